@@ -1,0 +1,40 @@
+# Every target works on a fresh checkout with nothing but Python 3.11 or later.
+PYTHON ?= python3
+VENV := .venv
+BIN := $(VENV)/bin
+
+.PHONY: demo test lint serve bench lock clean
+
+$(VENV)/.installed: requirements.lock pyproject.toml
+	$(PYTHON) -m venv $(VENV)
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check -r requirements.lock
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check --no-deps --no-build-isolation --editable .
+	touch $@
+
+demo: $(VENV)/.installed
+	$(BIN)/layby demo
+
+lint: $(VENV)/.installed
+	$(BIN)/ruff check src tests
+	$(BIN)/ruff format --check src tests
+	$(BIN)/mypy
+	$(BIN)/lint-imports
+
+test: lint
+	$(BIN)/pytest
+
+serve: $(VENV)/.installed
+	$(BIN)/layby serve
+
+bench: $(VENV)/.installed
+	$(BIN)/layby bench isolation
+	$(BIN)/layby bench lookup
+
+# Resolve pyproject.toml's ranges anew into requirements.lock.
+lock: $(VENV)/.installed
+	$(BIN)/pip-compile --quiet --all-extras --allow-unsafe --strip-extras --generate-hashes \
+		--no-emit-index-url --no-emit-find-links --no-emit-trusted-host --no-header \
+		--output-file requirements.lock pyproject.toml
+
+clean:
+	rm -rf $(VENV) .mypy_cache .ruff_cache .pytest_cache .hypothesis

@@ -1,0 +1,1 @@
+"""Sessions, catalog, coordinator, timestamps, DML, system parameters, introspection."""

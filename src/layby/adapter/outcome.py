@@ -1,0 +1,78 @@
+"""Outcomes: what executing a statement comes to, whatever protocol the client speaks."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Protocol
+
+from layby.errors import SqlError
+from layby.peek.answer import EncodedRows
+from layby.types.column import Column
+from layby.types.relation import ColumnDesc
+
+
+ResultDesc = tuple[ColumnDesc, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class RowsOutcome:
+    """Rows, and the command tag that follows them; `encoded` where the execution had an encoder."""
+
+    desc: ResultDesc
+    tag: str
+    count: int
+    encoded: EncodedRows | None
+    columns: tuple[Column, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class CommandOutcome:
+    """A command tag alone (`INSERT 0 3`, `BEGIN`). An empty tag is the answer to an empty query."""
+
+    tag: str
+
+
+@dataclass(frozen=True, slots=True)
+class FailureOutcome:
+    """The statement's error; nothing of the statement has taken effect."""
+
+    error: SqlError
+
+
+class CopyInSink(Protocol):
+    """Where COPY FROM STDIN data goes. One of `finish` and `abort` ends it; the outcome comes by callback."""
+
+    def feed(self, data: bytes) -> bool:
+        """Take the next piece of the stream (cut anywhere). False asks the sender to pause.
+
+        The sender is told to resume through the `on_ready` given to the sink.
+        """
+
+    def finish(self) -> None:
+        """End the data: the rows are written, and the statement's outcome follows by its callback."""
+
+    def abort(self, error: SqlError) -> None:
+        """Give the copy up, nothing written; the outcome is `error`."""
+
+    on_ready: Callable[[], None] | None
+
+
+@dataclass(frozen=True, slots=True)
+class CopyInOutcome:
+    """The statement wants COPY data; its final outcome comes later, by the same callback."""
+
+    column_count: int
+    sink: CopyInSink
+
+
+@dataclass(frozen=True, slots=True)
+class CopyOutOutcome:
+    """COPY TO STDOUT: `rows.data` holds whole CopyData messages (the encoder has framed them)."""
+
+    tag: str
+    column_count: int
+    rows: EncodedRows
+
+
+Outcome = RowsOutcome | CommandOutcome | FailureOutcome | CopyInOutcome | CopyOutOutcome

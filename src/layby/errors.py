@@ -1,0 +1,72 @@
+"""Errors that a client sees, and the one class for our own bugs.
+
+Every error that reaches a client carries a SQLSTATE of PostgreSQL (its appendix A), a message in
+PostgreSQL's style (lowercase, no full stop), and where there is one a detail, a hint and the position in
+the statement's text.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+
+class SqlError(Exception):
+    """An error to be told to the client; it leaves the server as it was.
+
+    `position` counts characters of the statement's text from 1, as the protocol does. `context` says where
+    in the input the error lies ("COPY t, line 3, column a").
+    """
+
+    def __init__(
+        self,
+        sqlstate: str,
+        message: str,
+        *,
+        detail: str | None = None,
+        hint: str | None = None,
+        position: int | None = None,
+        context: str | None = None,
+    ) -> None:
+        super().__init__(message)
+        self.sqlstate = sqlstate
+        self.message = message
+        self.detail = detail
+        self.hint = hint
+        self.position = position
+        self.context = context
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        """Pickle with the keyword fields, so that an error crosses to another process whole."""
+        return (
+            _rebuild,
+            (self.sqlstate, self.message, self.detail, self.hint, self.position, self.context),
+        )
+
+    def __repr__(self) -> str:
+        return f"SqlError({self.sqlstate!r}, {self.message!r})"
+
+
+def _rebuild(
+    sqlstate: str,
+    message: str,
+    detail: str | None,
+    hint: str | None,
+    position: int | None,
+    context: str | None,
+) -> SqlError:
+    return SqlError(sqlstate, message, detail=detail, hint=hint, position=position, context=context)
+
+
+class InternalError(SqlError):
+    """A bug of ours (SQLSTATE XX000): an invariant that did not hold. Logged where it is made."""
+
+    def __init__(self, message: str, *, detail: str | None = None) -> None:
+        super().__init__("XX000", message, detail=detail)
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        """Pickle as itself."""
+        return (_rebuild_internal, (self.message, self.detail))
+
+
+def _rebuild_internal(message: str, detail: str | None) -> InternalError:
+    return InternalError(message, detail=detail)

@@ -1,0 +1,1 @@
+"""Scalar expressions evaluated on whole columns, MFP and finishing."""

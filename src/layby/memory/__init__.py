@@ -1,0 +1,1 @@
+"""Where column buffers live: arenas."""

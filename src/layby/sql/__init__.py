@@ -1,0 +1,1 @@
+"""Parsing, name resolution, planning, lowering to a fast-path peek."""

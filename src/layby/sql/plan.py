@@ -1,0 +1,250 @@
+"""Plans: what a statement comes to, made once a statement and executed any number of times.
+
+A plan is immutable. Values that differ between executions stand in it as `Param` and `SessionValue` nodes;
+`layby.sql.instantiate` puts the values in.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from layby.expr.finishing import OrderKey
+from layby.expr.mfp import Mfp
+from layby.expr.scalar import Expr
+from layby.sql.catalog import Index, IndexKey, Table
+from layby.types.relation import ColumnDesc, RelationDesc
+from layby.types.scalar import SqlType
+
+
+@dataclass(frozen=True, slots=True)
+class TableSource:
+    """A table read through `index`, or where that is None as its whole shard.
+
+    The MFP's input are the index's stored columns, or the table's own.
+    """
+
+    table: Table
+    index: Index | None
+
+
+@dataclass(frozen=True, slots=True)
+class ValuesSource:
+    """Rows written in the statement; a SELECT without FROM reads one row of no columns."""
+
+    rows: tuple[tuple[Expr, ...], ...]
+    types: tuple[SqlType, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class SeriesSource:
+    """`generate_series(start, stop, step)` over integers or bigints: one column of `type`."""
+
+    start: Expr
+    stop: Expr
+    step: Expr
+    type: SqlType
+
+
+Source = TableSource | ValuesSource | SeriesSource
+
+
+@dataclass(frozen=True, slots=True)
+class BoundTemplate:
+    """One end of a range; the value has the key column's type, or one compared with it without loss."""
+
+    value: Expr
+    inclusive: bool
+
+
+@dataclass(frozen=True, slots=True)
+class RangeTemplate:
+    """A key range whose values are expressions without columns; several bounds hold together (AND).
+
+    Each prefix item is a tuple of alternatives (`=` has one, IN many): the ranges are their product.
+    """
+
+    prefix: tuple[tuple[Expr, ...], ...]
+    lower: tuple[BoundTemplate, ...] = ()
+    upper: tuple[BoundTemplate, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class SelectPlan:
+    """A read of one source: seek, filter, map, project, finish.
+
+    `ranges` are the literal constraints on the source's index (None: a walk of all of it); what they do not
+    express is left in the MFP's predicates. `order` tells that ORDER BY is a prefix of the index order:
+    "forward" or "reverse" is then the direction of the walk, and `order_by` need not be sorted again.
+    """
+
+    source: Source
+    ranges: tuple[RangeTemplate, ...] | None
+    mfp: Mfp
+    order_by: tuple[OrderKey, ...]
+    order: str | None
+    limit: Expr | None
+    offset: Expr | None
+    projection: tuple[int, ...]
+    columns: tuple[ColumnDesc, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class InsertPlan:
+    """Rows for a table: the select's columns have the table's types, in the table's order."""
+
+    table: Table
+    select: SelectPlan
+
+
+@dataclass(frozen=True, slots=True)
+class DeletePlan:
+    """The select's columns are the table's: the rows that go."""
+
+    table: Table
+    select: SelectPlan
+
+
+@dataclass(frozen=True, slots=True)
+class UpdatePlan:
+    """The select's columns are the table's as they are, then the table's as they will be."""
+
+    table: Table
+    select: SelectPlan
+
+
+@dataclass(frozen=True, slots=True)
+class CopyPlan:
+    """COPY of a table (from or to) or of a query (to). `columns` are the table's column numbers, in order.
+
+    `options` has `format` ("text" or "csv"), and `delimiter`, `null`, `header`, `quote`, `escape`, `encoding`
+    with PostgreSQL's defaults for the format filled in.
+    """
+
+    table: Table | None
+    columns: tuple[int, ...]
+    select: SelectPlan | None
+    options: CopyOptions
+
+
+@dataclass(frozen=True, slots=True)
+class CopyOptions:
+    """The options of COPY, resolved."""
+
+    format: str
+    delimiter: str
+    null: str
+    header: bool
+    quote: str
+    escape: str
+
+
+@dataclass(frozen=True, slots=True)
+class CreateTablePlan:
+    """CREATE TABLE; `unique` are the key columns of its UNIQUE and PRIMARY KEY constraints, with names."""
+
+    schema: str
+    name: str
+    desc: RelationDesc
+    defaults: tuple[Expr | None, ...]
+    unique: tuple[UniqueConstraint, ...]
+    if_not_exists: bool
+
+
+@dataclass(frozen=True, slots=True)
+class UniqueConstraint:
+    """A UNIQUE or PRIMARY KEY constraint, kept by a unique index of the same name."""
+
+    name: str
+    columns: tuple[int, ...]
+    primary: bool
+
+
+@dataclass(frozen=True, slots=True)
+class CreateIndexPlan:
+    """CREATE INDEX; the name has been chosen where none was given, as PostgreSQL chooses it."""
+
+    name: str
+    table: Table
+    keys: tuple[IndexKey, ...]
+    unique: bool
+    if_not_exists: bool
+
+
+@dataclass(frozen=True, slots=True)
+class DropPlan:
+    """DROP TABLE or DROP INDEX (`kind`); names that do not exist are an error unless `if_exists`."""
+
+    kind: str
+    names: tuple[tuple[str | None, str], ...]
+    if_exists: bool
+
+
+@dataclass(frozen=True, slots=True)
+class ExplainPlan:
+    """EXPLAIN: the text of a plan, one line a row (`layby.sql.explain`)."""
+
+    target: Plan
+    analyze: bool
+
+
+@dataclass(frozen=True, slots=True)
+class ShowPlan:
+    """SHOW name, or SHOW ALL where the name is None."""
+
+    name: str | None
+
+
+@dataclass(frozen=True, slots=True)
+class SetPlan:
+    """SET [LOCAL] name = value and RESET name (value None); `name` None resets all. `system`: ALTER SYSTEM."""
+
+    name: str | None
+    value: str | None
+    local: bool
+    system: bool
+
+
+@dataclass(frozen=True, slots=True)
+class TransactionPlan:
+    """BEGIN ("begin"), COMMIT ("commit") or ROLLBACK ("rollback"), with the isolation level where named."""
+
+    kind: str
+    isolation: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class DiscardPlan:
+    """DISCARD ALL, DEALLOCATE [name | ALL], CLOSE ALL, UNLISTEN * and their like, as `kind`.
+
+    `kind` is the command tag; `name` the statement that DEALLOCATE drops, None for all.
+    """
+
+    kind: str
+    name: str | None = None
+
+
+Plan = (
+    SelectPlan
+    | InsertPlan
+    | DeletePlan
+    | UpdatePlan
+    | CopyPlan
+    | CreateTablePlan
+    | CreateIndexPlan
+    | DropPlan
+    | ExplainPlan
+    | ShowPlan
+    | SetPlan
+    | TransactionPlan
+    | DiscardPlan
+)
+
+
+@dataclass(frozen=True, slots=True)
+class PlannedStatement:
+    """A plan, the types of its parameters, the result's columns (None: no rows), and the catalog's version."""
+
+    plan: Plan
+    params: tuple[SqlType, ...]
+    columns: tuple[ColumnDesc, ...] | None
+    catalog_version: int

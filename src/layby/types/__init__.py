@@ -1,0 +1,1 @@
+"""SQL types: physical column layout, text and binary formats, casts, relation descriptions."""
