@@ -11,7 +11,6 @@ from layby.peek.answer import EncodedRows
 from layby.types.column import Column
 from layby.types.relation import ColumnDesc
 
-
 ResultDesc = tuple[ColumnDesc, ...]
 
 

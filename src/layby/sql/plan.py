@@ -196,7 +196,7 @@ class ShowPlan:
 
 @dataclass(frozen=True, slots=True)
 class SetPlan:
-    """SET [LOCAL] name = value and RESET name (value None); `name` None resets all. `system`: ALTER SYSTEM."""
+    """SET [LOCAL], RESET (value None; name None: all), and with `system` ALTER SYSTEM SET and RESET."""
 
     name: str | None
     value: str | None
@@ -242,7 +242,7 @@ Plan = (
 
 @dataclass(frozen=True, slots=True)
 class PlannedStatement:
-    """A plan, the types of its parameters, the result's columns (None: no rows), and the catalog's version."""
+    """A plan, its parameters' types, the result's columns (None: no rows), and the catalog's version."""
 
     plan: Plan
     params: tuple[SqlType, ...]
