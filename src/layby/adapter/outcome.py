@@ -7,11 +7,19 @@ from dataclasses import dataclass
 from typing import Protocol
 
 from layby.errors import SqlError
-from layby.peek.answer import EncodedRows
+from layby.peek.answer import EncodedRows, RowEncoder
+from layby.sql.plan import CopyOptions
 from layby.types.column import Column
 from layby.types.relation import ColumnDesc
 
 ResultDesc = tuple[ColumnDesc, ...]
+
+
+class EncoderFor(Protocol):
+    """The protocol's choice of encoder for a result; with `copy`, one for the lines of COPY TO STDOUT."""
+
+    def __call__(self, desc: ResultDesc, copy: CopyOptions | None = None) -> RowEncoder:
+        """Return the encoder of rows of `desc`."""
 
 
 @dataclass(frozen=True, slots=True)
