@@ -1,0 +1,91 @@
+"""`layby serve`: puts a server together and runs it until it is told to stop."""
+
+from __future__ import annotations
+
+import asyncio
+import gc
+import os
+import signal
+import sys
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import uvloop
+
+from layby import __version__
+from layby.adapter.coordinator import Coordinator
+from layby.config import SystemParameters
+from layby.http.app import control_app
+from layby.http.control import ControlPlane
+from layby.metrics import PeekMetrics, registry
+from layby.pgwire.listener import listen
+
+# A collection of the young generation costs the loop more than it frees: hot objects are in no cycle.
+_GC_THRESHOLDS = (50_000, 50, 100)
+# How long a thread in the interpreter may keep the loop waiting for the GIL; the default of 5 ms would be
+# the lookups' tail.
+_SWITCH_INTERVAL_S = 0.0005
+
+
+class ServeError(Exception):
+    """The server cannot start; the message is one line for the terminal."""
+
+
+@dataclass(frozen=True, slots=True)
+class Address:
+    """Where to listen; port 0 takes a free one."""
+
+    host: str
+    port: int
+
+    def __str__(self) -> str:
+        return f"[{self.host}]:{self.port}" if ":" in self.host else f"{self.host}:{self.port}"
+
+
+def serve(parameters: SystemParameters, sql: Address, http: Address, announce: Callable[[str], None]) -> None:
+    """Serve until SIGTERM or SIGINT; `announce` gets the one line when connections are accepted.
+
+    Raises ServeError where an address cannot be listened on.
+    """
+    sys.setswitchinterval(_SWITCH_INTERVAL_S)
+    uvloop.run(_serve(parameters, sql, http, announce))
+
+
+async def _serve(
+    parameters: SystemParameters, sql: Address, http: Address, announce: Callable[[str], None]
+) -> None:
+    loop = asyncio.get_running_loop()
+    stop = asyncio.Event()
+    for number in (signal.SIGTERM, signal.SIGINT):
+        loop.add_signal_handler(number, stop.set)
+    metrics = PeekMetrics()
+    coordinator = Coordinator(parameters, loop=loop, metrics=metrics)
+    coordinator.start()
+    try:
+        try:
+            control = ControlPlane(control_app(coordinator.healthy, registry(metrics)), http.host, http.port)
+        except OSError as error:
+            raise _refused(http, error) from None
+        try:
+            try:
+                listener = await listen(coordinator, sql.host, sql.port)
+            except OSError as error:
+                raise _refused(sql, error) from None
+            try:
+                gc.collect()
+                gc.freeze()
+                gc.set_threshold(*_GC_THRESHOLDS)
+                bound, http_bound = Address(sql.host, listener.port), Address(http.host, control.port)
+                announce(f"layby {__version__} accepts connections on {bound} (http {http_bound})")
+                await stop.wait()
+            finally:
+                await listener.close()
+        finally:
+            control.close()
+    finally:
+        await coordinator.close()
+
+
+def _refused(address: Address, error: OSError) -> ServeError:
+    reason = os.strerror(error.errno) if error.errno and error.errno > 0 else str(error)
+    return ServeError(f"cannot listen on {address}: {reason}")
