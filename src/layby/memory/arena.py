@@ -37,7 +37,7 @@ class HeapArena:
         """Return `array` itself, or a copy where it is a view: a view would keep its base alive."""
         if array.base is None and array.flags.c_contiguous:
             return array
-        return np.ascontiguousarray(array).copy() if array.base is not None else np.ascontiguousarray(array)
+        return np.array(array, order="C")
 
 
 HEAP = HeapArena()

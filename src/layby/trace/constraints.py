@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from itertools import groupby
 
-from layby.types.scalar import PhysicalValue
+from layby.trace.layout import Layout
+from layby.types.scalar import FLOATING, PhysicalValue
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,3 +33,34 @@ class KeyRange:
 
 Constraints = tuple[KeyRange, ...]
 """Disjoint ranges in the order of the index; empty: nothing matches. No constraints at all is None."""
+
+
+def split_zeros(constraints: Constraints, layout: Layout) -> Constraints:
+    """Return the constraints with a zero of a float column that is not the last one sought given both signs.
+
+    -0.0 and 0.0 are equal, but the rows of one lie before all rows of the other: `(0.0, 5)` is two ranges.
+    The last column sought needs no such care, as its zeros lie side by side.
+    """
+    ranges = list(constraints)
+    for column in reversed(range(len(layout.key))):
+        if layout.types[column] not in FLOATING:
+            continue
+        signs = (0.0, -0.0) if layout.key[column].descending else (-0.0, 0.0)
+        split: list[KeyRange] = []
+        for _, group in groupby(ranges, lambda r, end=column + 1: r.prefix[:end]):  # type: ignore[misc]
+            alike = list(group)
+            if any(_goes_on(r, column) for r in alike) and alike[0].prefix[column] == 0:
+                for sign in signs:
+                    for r in alike:
+                        prefix = (*r.prefix[:column], sign, *r.prefix[column + 1 :])
+                        split.append(replace(r, prefix=prefix))
+            else:
+                split.extend(alike)
+        ranges = split
+    return tuple(ranges)
+
+
+def _goes_on(key_range: KeyRange, column: int) -> bool:
+    """Whether the range has `column` in its prefix and seeks something after it."""
+    sought = len(key_range.prefix) + (key_range.lower is not None or key_range.upper is not None)
+    return len(key_range.prefix) > column and sought > column + 1

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from layby.types.ordering import Ordering
+from layby.types.ordering import ASCENDING, Ordering
 from layby.types.scalar import SqlType
 
 
@@ -18,3 +18,8 @@ class Layout:
 
     types: tuple[SqlType, ...]
     key: tuple[Ordering, ...]
+
+    @property
+    def orderings(self) -> tuple[Ordering, ...]:
+        """One ordering a column: those of the key, then ascending with NULLs last."""
+        return self.key + (ASCENDING,) * (len(self.types) - len(self.key))

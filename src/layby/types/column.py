@@ -139,6 +139,12 @@ class TextColumn(Column):
         self._arrow: Any = None
         self._prefixes: NDArray[np.uint64] | None = None
 
+    def __reduce__(self) -> tuple[Any, ...]:
+        """Pickle the buffers, without the Arrow view of them and what a slice does not use."""
+        start, stop = int(self.offsets[0]), int(self.offsets[-1])
+        buffers = (self.offsets - start, self.data[start:stop], self.valid, self._prefixes)
+        return _rebuild_text, (self.type, *buffers)
+
     def __len__(self) -> int:
         return len(self.offsets) - 1
 
@@ -212,19 +218,39 @@ class TextColumn(Column):
         keys) and bisects the strings only among equals (11 µs for strings alone).
         """
         if self._prefixes is None:
-            starts = self.offsets[:-1]
-            lengths = np.minimum(self.offsets[1:] - starts, 8)
-            number = np.zeros(len(self), np.uint64)
-            data = self.data
-            for at in range(8):
-                here = lengths > at
-                if not here.any():
-                    break
-                byte = np.zeros(len(self), np.uint64)
-                byte[here] = data[starts[here] + at]
-                number |= byte << np.uint64(56 - 8 * at)
-            self._prefixes = number
+            self._prefixes = self.words(0)
         return self._prefixes
+
+    def without_prefixes(self) -> TextColumn:
+        """Return the same values without their prefixes, for a column that nobody searches or sorts by."""
+        return TextColumn(self.type, self.offsets, self.data, self.valid)
+
+    @property
+    def unprepared(self) -> bool:
+        """Whether the prefixes have yet to be made."""
+        return self._prefixes is None
+
+    def words(self, depth: int, rows: Indices | None = None) -> NDArray[np.uint64]:
+        """Return bytes `8 * depth` to `8 * depth + 8` of each value, or of those at `rows`.
+
+        Each is a big-endian number, zero-filled where the value ends: 15 ms for a million short values.
+        """
+        starts, ends = self.offsets[:-1], self.offsets[1:]
+        if rows is not None:
+            starts, ends = starts[rows], ends[rows]
+        starts = starts + 8 * depth
+        length = np.clip(ends - starts, 0, 8)
+        data = self.data if len(self.data) >= 8 else np.concatenate([self.data, np.zeros(8, np.uint8)])
+        # Every byte of the data as the start of a word; a value in the last seven is shifted into place.
+        every = np.ndarray((len(data) - 7,), ">u8", data, strides=(1,))
+        at = np.minimum(starts, len(every) - 1)
+        words = every[at].astype(np.uint64)
+        words <<= (8 * np.minimum(starts - at, 7)).astype(np.uint64)
+        words &= np.left_shift(
+            np.uint64(0xFFFFFFFFFFFFFFFF), (8 * (8 - length)).astype(np.uint64) & np.uint64(63)
+        )
+        words[length == 0] = 0
+        return words
 
 
 def text_from_arrow(array: Any, type_: SqlType) -> TextColumn:
@@ -244,6 +270,18 @@ def text_from_arrow(array: Any, type_: SqlType) -> TextColumn:
         offsets = np.frombuffer(offset_buffer, np.int64, count + 1, 8 * at)
     data = np.frombuffer(data_buffer, np.uint8) if data_buffer is not None else np.zeros(0, np.uint8)
     return TextColumn(type_, offsets, data, valid)
+
+
+def _rebuild_text(
+    type_: SqlType,
+    offsets: NDArray[np.int64],
+    data: NDArray[np.uint8],
+    valid: Mask | None,
+    prefixes: NDArray[np.uint64] | None,
+) -> TextColumn:
+    column = TextColumn(type_, offsets, data, valid)
+    column._prefixes = prefixes
+    return column
 
 
 def column_from_values(type_: SqlType, values: Sequence[PhysicalValue]) -> Column:
