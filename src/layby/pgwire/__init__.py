@@ -1,0 +1,1 @@
+"""The PostgreSQL wire protocol, version 3.0: codec, connections, encoded answers and the listener."""

@@ -1,0 +1,428 @@
+"""What a client and its session say to each other once the session is open. No IO.
+
+Messages are taken strictly in order: while `waiting`, the session owes an outcome or takes no more COPY data,
+and nothing may be given to `message` or `step`. What can be answered at once is answered within the call,
+without a task or a future.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections import deque
+from collections.abc import Callable
+from typing import Any, Final
+
+from layby.adapter.outcome import (
+    CommandOutcome,
+    CopyInOutcome,
+    CopyInSink,
+    CopyOutOutcome,
+    FailureOutcome,
+    Outcome,
+    RowsOutcome,
+)
+from layby.errors import InternalError, SqlError
+from layby.pgwire import backend, codec
+from layby.pgwire.codec import ProtocolError
+from layby.pgwire.output import Output
+from layby.pgwire.parameters import read_parameters
+from layby.pgwire.portal import Portal
+from layby.pgwire.session import Session
+from layby.pgwire.shape import EncoderChoice, Shapes, column_formats
+
+_logger: Final = logging.getLogger(__name__)
+
+_IGNORED: Final = frozenset({codec.COPY_DATA, codec.COPY_DONE, codec.COPY_FAIL})
+"""Left over from a copy that failed while its data was on the way."""
+
+
+class Conversation:
+    """Runs a session's messages and adds the answers to its output."""
+
+    __slots__ = (
+        "_executing",
+        "_on_broken",
+        "_on_ready",
+        "_output",
+        "_pending",
+        "_portals",
+        "_script",
+        "_session",
+        "_shapes",
+        "_sink",
+        "_skipping",
+        "_text",
+        "sink_full",
+    )
+
+    def __init__(
+        self,
+        session: Session,
+        output: Output,
+        on_ready: Callable[[], None],
+        on_broken: Callable[[SqlError], None],
+    ) -> None:
+        """`on_ready` is called when there is no more need to wait, `on_broken` when the session must end."""
+        self._session = session
+        self._output = output
+        self._on_ready = on_ready
+        self._on_broken = on_broken
+        self._shapes = Shapes()
+        self._text = EncoderChoice(self._shapes, ())
+        self._portals: dict[str, Portal] = {}
+        self._executing: Portal
+        """The portal whose outcome the session owes."""
+        self._script: deque[Any] | None = None
+        """The statements of the simple query under way that have not been run; empty once only its Sync is
+        left to do."""
+        self._sink: CopyInSink | None = None
+        """Set while COPY data is taken from the client."""
+        self._pending = False
+        """The session owes an outcome."""
+        self._skipping = False
+        """An extended message failed: all up to the next Sync is ignored."""
+        self.sink_full = False
+        """The COPY under way takes no more data for now."""
+
+    @property
+    def waiting(self) -> bool:
+        """Whether nothing more may be run for now."""
+        return self._pending or self.sink_full
+
+    @property
+    def scripted(self) -> bool:
+        """Whether `step` has something to do before the next message."""
+        return self._script is not None and self._sink is None
+
+    @property
+    def busy(self) -> bool:
+        """Whether a statement, a script or a copy is under way."""
+        return self._pending or self._script is not None or self._sink is not None
+
+    @property
+    def idle(self) -> bool:
+        """Whether the client may go without leaving anything undone."""
+        return not self.busy and self._session.status == b"I"
+
+    def begin(self) -> None:
+        """Greet the client."""
+        output, session = self._output, self._session
+        output.add(backend.AUTHENTICATION_OK)
+        for name, value in session.reported_parameters().items():
+            output.add(backend.parameter_status(name, value))
+        output.add(backend.backend_key_data(session.process_id, session.secret_key))
+        self._tell_notices()
+        self._ready()
+
+    def close(self) -> None:
+        """End the session; outcomes it still owes are no longer taken."""
+        self._on_ready = _nothing
+        self._on_broken = _ignore
+        self._script = self._sink = None
+        self._portals.clear()
+        self._session.close()
+
+    def step(self) -> None:
+        """Run the next statement of the script, or end it."""
+        assert self._script is not None
+        self._next_statement(self._script)
+
+    def message(self, kind: int, body: bytes) -> None:
+        """Run one message, other than Terminate. Raises `ProtocolError` where the connection must end."""
+        if self._sink is not None:
+            self._copy_message(self._sink, kind, body)
+        elif kind == codec.SYNC:
+            self._skipping = False
+            self._sync()
+        elif self._skipping or kind in _IGNORED:
+            return
+        elif kind == codec.QUERY:
+            self._query(body)
+        elif kind == codec.FUNCTION_CALL:
+            self._script = deque()
+            self._script_failed(SqlError("0A000", "function calls are not supported"))
+        else:
+            try:
+                self._extended(kind, body)
+            except ProtocolError:
+                raise
+            except SqlError as error:
+                self._extended_failed(error)
+
+    # -- simple query
+
+    def _query(self, body: bytes) -> None:
+        try:
+            self._script = deque(self._session.parse_script(codec.read_string(body)))
+        except ProtocolError:
+            raise
+        except SqlError as error:
+            self._script = deque()
+            self._script_failed(error)
+            return
+        if not self._script:
+            self._output.add(backend.EMPTY_QUERY)
+
+    def _next_statement(self, script: deque[Any]) -> None:
+        """Run the script's next statement, or end it."""
+        if not script:
+            self._script = None
+            self._sync()
+            return
+        self._pending = True
+        try:
+            outcome = self._session.execute_statement(script.popleft(), self._text, self._on_statement)
+        except SqlError as error:
+            outcome = FailureOutcome(error)
+        if outcome is not None:
+            self._pending = False
+            self._statement_done(outcome)
+
+    def _on_statement(self, outcome: Outcome) -> None:
+        self._arrived(self._statement_done, outcome)
+
+    def _statement_done(self, outcome: Outcome) -> None:
+        self._tell_notices()
+        if isinstance(outcome, FailureOutcome):
+            self._script_failed(outcome.error)
+        elif isinstance(outcome, RowsOutcome):
+            shape = self._shapes.get(outcome.desc, ())
+            rows = outcome.encoded
+            if rows is None:
+                rows = shape.encoder(outcome.columns, outcome.count)
+            self._output.add(shape.description)
+            self._output.add_rows(rows.data)
+            self._output.complete(backend.command_complete(outcome.tag))
+        else:
+            self._plain_outcome(outcome)
+
+    def _script_failed(self, error: SqlError) -> None:
+        """Tell the error and give the rest of the script up."""
+        self._sink = None
+        self.sink_full = False
+        self._session.fail()
+        self._report(error)
+        if self._script is not None:
+            self._script.clear()
+
+    # -- extended query
+
+    def _extended(self, kind: int, body: bytes) -> None:
+        """Run one message of the extended protocol; a `SqlError` fails it and all up to the next Sync."""
+        output, session = self._output, self._session
+        if kind == codec.BIND:
+            name, statement, formats, values, result_formats = codec.read_bind(body)
+            types, desc = session.describe_statement(statement)
+            params = read_parameters(statement, types, formats, values)
+            if desc is not None and result_formats:
+                column_formats(result_formats, len(desc))
+            self._portals.pop(name, None)
+            session.bind(name, statement, params)
+            self._portals[name] = Portal(self._shapes, result_formats)
+            output.add(backend.BIND_COMPLETE)
+        elif kind == codec.EXECUTE:
+            name, limit = codec.read_execute(body)
+            self._execute(name, limit)
+        elif kind == codec.DESCRIBE:
+            self._describe(*codec.read_target(body))
+        elif kind == codec.PARSE:
+            name, sql, oids = codec.read_parse(body)
+            session.prepare(name, sql, oids)
+            output.add(backend.PARSE_COMPLETE)
+        elif kind == codec.CLOSE:
+            which, name = codec.read_target(body)
+            if which == ord("S"):
+                session.close_statement(name)
+            else:
+                self._portals.pop(name, None)
+                session.close_portal(name)
+            output.add(backend.CLOSE_COMPLETE)
+        else:
+            output.confirm()
+            output.flush()
+
+    def _describe(self, which: int, name: str) -> None:
+        output, session = self._output, self._session
+        formats: tuple[int, ...] = ()
+        if which == ord("S"):
+            types, desc = session.describe_statement(name)
+            output.add(backend.parameter_description(types))
+        else:
+            desc = session.describe_portal(name)
+            portal = self._portals.get(name)
+            if portal is not None:
+                formats = portal.formats
+        output.add(backend.NO_DATA if desc is None else self._shapes.get(desc, formats).description)
+
+    def _execute(self, name: str, limit: int) -> None:
+        """Run a portal, or go on with one that its row limit suspended."""
+        session = self._session
+        portal = self._portals.get(name)
+        if portal is None:
+            portal = Portal(self._shapes, ())
+        elif portal.rows is not None:
+            session.describe_portal(name)
+            self._portal_rows(portal, limit)
+            return
+        portal.check_runnable(name)
+        portal.limit = limit
+        self._executing = portal
+        self._pending = True
+        try:
+            outcome = session.execute_portal(name, portal, self._on_portal)
+        except SqlError:
+            self._pending = False
+            raise
+        if outcome is not None:
+            self._pending = False
+            self._portal_done(outcome)
+
+    def _on_portal(self, outcome: Outcome) -> None:
+        self._arrived(self._portal_done, outcome)
+
+    def _portal_done(self, outcome: Outcome) -> None:
+        portal = self._executing
+        self._tell_notices()
+        if isinstance(outcome, FailureOutcome):
+            self._extended_failed(outcome.error)
+        elif isinstance(outcome, RowsOutcome):
+            rows = outcome.encoded
+            if rows is None:
+                rows = self._shapes.get(outcome.desc, portal.formats).encoder(outcome.columns, outcome.count)
+            if portal.limit == 0:
+                self._output.add_rows(rows.data)
+                self._output.complete(backend.command_complete(outcome.tag))
+                portal.exhaust(outcome.tag)
+            else:
+                portal.hold(rows, outcome.tag)
+                self._portal_rows(portal, portal.limit)
+        else:
+            portal.finished = True
+            self._plain_outcome(outcome)
+
+    def _portal_rows(self, portal: Portal, limit: int) -> None:
+        """Send the next rows of a portal that has them ready."""
+        data, tag = portal.fetch(limit)
+        self._output.add_rows(data)
+        if tag is None:
+            self._output.add(backend.PORTAL_SUSPENDED)
+        else:
+            self._output.complete(backend.command_complete(tag))
+
+    def _extended_failed(self, error: SqlError) -> None:
+        self._sink = None
+        self.sink_full = False
+        self._session.fail()
+        self._report(error)
+        self._skipping = True
+
+    # -- COPY
+
+    def _plain_outcome(self, outcome: CommandOutcome | CopyInOutcome | CopyOutOutcome) -> None:
+        """Answer with what looks the same in both protocols."""
+        output = self._output
+        if isinstance(outcome, CommandOutcome):
+            if outcome.tag:
+                output.complete(backend.command_complete(outcome.tag))
+            else:
+                output.add(backend.EMPTY_QUERY)
+        elif isinstance(outcome, CopyOutOutcome):
+            output.add(backend.copy_response(b"H", outcome.column_count))
+            self._output.add_rows(outcome.rows.data)
+            output.add(backend.COPY_DONE)
+            output.complete(backend.command_complete(outcome.tag))
+        else:
+            self._sink = outcome.sink
+            self._sink.on_ready = self._sink_ready
+            output.add(backend.copy_response(b"G", outcome.column_count))
+            output.flush()
+
+    def _copy_message(self, sink: CopyInSink, kind: int, body: bytes) -> None:
+        """Run one message while COPY data is awaited."""
+        if kind == codec.COPY_DATA:
+            self.sink_full = not sink.feed(body)
+        elif kind == codec.COPY_DONE:
+            self._end_copy()
+            sink.finish()
+        elif kind in (codec.FLUSH, codec.SYNC):
+            return
+        elif kind == codec.COPY_FAIL:
+            reason = codec.read_string(body)
+            self._end_copy()
+            sink.abort(SqlError("57014", f"COPY from stdin failed: {reason}"))
+        else:
+            self._end_copy()
+            sink.abort(SqlError("08P01", f"unexpected message type 0x{kind:02X} during COPY from stdin"))
+
+    def _end_copy(self) -> None:
+        """Take no more data; the session owes the outcome."""
+        self._sink = None
+        self._pending = True
+
+    def _sink_ready(self) -> None:
+        self.sink_full = False
+        self._on_ready()
+
+    # -- the ends of transactions, and what is told beside answers
+
+    def _sync(self) -> None:
+        """Commit what the implicit transaction wrote, then tell that the next query may come."""
+        self._pending = True
+        try:
+            outcome = self._session.sync(self._on_sync)
+        except SqlError as error:
+            outcome = FailureOutcome(error)
+        if outcome is not None:
+            self._pending = False
+            self._sync_done(outcome)
+
+    def _on_sync(self, outcome: Outcome) -> None:
+        self._arrived(self._sync_done, outcome)
+
+    def _sync_done(self, outcome: Outcome) -> None:
+        self._tell_notices()
+        if isinstance(outcome, FailureOutcome):
+            self._output.retract()
+            self._report(outcome.error)
+        self._ready()
+
+    def _ready(self) -> None:
+        """Tell changed parameters and the status of the transaction."""
+        output, session = self._output, self._session
+        for name, value in session.take_parameter_changes():
+            output.add(backend.parameter_status(name, value))
+        status = session.status
+        if status == b"I":
+            self._portals.clear()
+        output.add(backend.READY[status])
+        output.confirm()
+        output.flush()
+
+    def _tell_notices(self) -> None:
+        for notice in self._session.take_notices():
+            error = SqlError(notice.sqlstate, notice.message, detail=notice.detail, hint=notice.hint)
+            self._output.add(backend.notice_response(error, notice.severity))
+
+    def _report(self, error: SqlError) -> None:
+        self._output.add(backend.error_response(error))
+        self._output.flush()
+
+    def _arrived(self, done: Callable[[Outcome], None], outcome: Outcome) -> None:
+        """Take an outcome that the session owed, and go on."""
+        if self._on_ready is _nothing:
+            return
+        self._pending = False
+        try:
+            done(outcome)
+        except Exception as error:
+            _logger.exception("an answer could not be given")
+            self._on_broken(InternalError(f"unexpected {type(error).__name__}"))
+        self._on_ready()
+
+
+def _nothing() -> None:
+    """Stand in for the connection of a session that has ended."""
+
+
+def _ignore(error: SqlError) -> None:
+    """Stand in for it likewise."""

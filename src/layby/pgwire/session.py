@@ -1,0 +1,114 @@
+"""What a connection needs of the server: sessions, and the coordinator that opens them.
+
+All calls are made on the serving loop. Every method that runs a client's text may raise `SqlError`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any, Protocol
+
+from layby.adapter.outcome import EncoderFor, Outcome, ResultDesc
+from layby.types.scalar import PhysicalValue, SqlType
+
+OnOutcome = Callable[[Outcome], None]
+
+
+class Notice(Protocol):
+    """A message beside the answer, as PostgreSQL's NOTICE and WARNING."""
+
+    @property
+    def severity(self) -> str:
+        """WARNING, NOTICE, INFO, LOG or DEBUG."""
+
+    @property
+    def sqlstate(self) -> str:
+        """Five characters, 00000 for a plain notice."""
+
+    @property
+    def message(self) -> str:
+        """The primary message."""
+
+    @property
+    def detail(self) -> str | None:
+        """More about it."""
+
+    @property
+    def hint(self) -> str | None:
+        """What to do about it."""
+
+
+class Session(Protocol):
+    """One client's session. `execute_…` and `sync` return the outcome, or None and call back later, once."""
+
+    @property
+    def process_id(self) -> int:
+        """Names the session in a cancel request."""
+
+    @property
+    def secret_key(self) -> int:
+        """Proves a cancel request: 32 bits."""
+
+    @property
+    def status(self) -> bytes:
+        """`I` outside a transaction block, `T` in one, `E` in a failed one."""
+
+    def reported_parameters(self) -> dict[str, str]:
+        """Return the parameters that a client is told at its start."""
+
+    def parse_script(self, sql: str) -> Sequence[Any]:
+        """Return the statements of a simple query's text."""
+
+    def execute_statement(
+        self, parsed: Any, encoder_for: EncoderFor, on_outcome: OnOutcome
+    ) -> Outcome | None:
+        """Run one statement of a script."""
+
+    def prepare(self, name: str, sql: str, param_oids: Sequence[int]) -> None:
+        """Make a prepared statement."""
+
+    def describe_statement(self, name: str) -> tuple[tuple[SqlType, ...], ResultDesc | None]:
+        """Return a statement's parameter types and result columns."""
+
+    def bind(self, portal: str, statement: str, params: Sequence[PhysicalValue]) -> None:
+        """Make a portal."""
+
+    def describe_portal(self, portal: str) -> ResultDesc | None:
+        """Return a portal's result columns."""
+
+    def execute_portal(self, portal: str, encoder_for: EncoderFor, on_outcome: OnOutcome) -> Outcome | None:
+        """Run a portal to its end."""
+
+    def close_statement(self, name: str) -> None:
+        """Drop a prepared statement, if there is one of that name."""
+
+    def close_portal(self, name: str) -> None:
+        """Drop a portal, if there is one of that name."""
+
+    def sync(self, on_outcome: OnOutcome) -> Outcome | None:
+        """End the implicit transaction: commit what it wrote."""
+
+    def fail(self) -> None:
+        """Note that a message failed: the transaction under way is lost."""
+
+    def cancel(self) -> None:
+        """End what is in flight (57014)."""
+
+    def close(self) -> None:
+        """End the session: cancel, roll back."""
+
+    def take_notices(self) -> Sequence[Notice]:
+        """Return and forget the notices since the last call."""
+
+    def take_parameter_changes(self) -> Sequence[tuple[str, str]]:
+        """Return and forget the reported parameters that changed since the last call."""
+
+
+class Coordinator(Protocol):
+    """Opens sessions."""
+
+    def connect(self, user: str, database: str, parameters: dict[str, str]) -> Session:
+        """Open a session; raises `SqlError` where the client may not have one."""
+
+    def cancel(self, process_id: int, secret_key: int) -> None:
+        """Cancel what the session of that id and key has in flight; anything else is ignored."""
