@@ -199,7 +199,7 @@ def _positions(mask: Any, length: int) -> Indices | None:
 
 
 def _conjuncts(predicate: Expr) -> list[Expr]:
-    """Return the parts of a conjunction: a row passes where all are true, and a null ends it as a false does."""
+    """Return the parts of a conjunction: a row passes where all are true, and a null ends it like a false."""
     if isinstance(predicate, And):
         return [part for arg in predicate.args for part in _conjuncts(arg)]
     return [predicate]

@@ -231,7 +231,7 @@ def equals_bytes(column: TextColumn, value: bytes) -> Mask:
 
 
 def _compare_rest(words: Array, starts: Array, value: bytes, mask: Mask) -> None:
-    """Clear `mask` where bytes after the first eight differ; the last word read may overlap the one before."""
+    """Clear `mask` where bytes after the first eight differ; the last word may overlap the one before."""
     if len(value) == _WORD:
         return
     for at in [*range(_WORD, len(value) - _WORD, _WORD), len(value) - _WORD]:

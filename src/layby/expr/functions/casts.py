@@ -18,6 +18,7 @@ from layby.expr.function import CastContext, Function, Kernel, register_cast
 from layby.expr.functions.arithmetic import OUT_OF_RANGE, OVERFLOW, UNDERFLOW, canonical, overflowed
 from layby.expr.functions.comparison import midnights
 from layby.expr.functions.kernels import Flawed, Total, arrow_to_text, define, partial, total
+from layby.expr.functions.text import join
 from layby.expr.vector import RowErrors, Vector
 from layby.types.column import Array, Column, FixedColumn, TextColumn, text_from_arrow
 from layby.types.datetime import (
@@ -158,14 +159,12 @@ def _register_times() -> None:
 
 
 def _joined_with(shown: Kernel, *, after: bool) -> Kernel:
-    join = arrow_to_text(
-        lambda a, b: pc.binary_join_element_wise(b, a, "") if after else pc.binary_join_element_wise(a, b, "")
-    )
+    joined = arrow_to_text((lambda other, text: join(text, other)) if after else join)
 
     def kernel(args: Sequence[Vector], length: int) -> Vector:
         other, text = (args[1], args[0]) if after else (args[0], args[1])
         made = shown([other], 1 if other.constant else length)
-        return join([Vector(made.column, None, other.constant), text], length)
+        return joined([Vector(made.column, None, other.constant), text], length)
 
     return kernel
 

@@ -55,6 +55,7 @@ from layby.types.scalar import (
 )
 
 DATE_OUT_OF_RANGE: Final = SqlError("22008", "date out of range")
+TIMESTAMP_OUT_OF_RANGE: Final = SqlError("22008", "timestamp out of range")
 INFINITE_DIFFERENCE: Final = SqlError("22008", "cannot subtract infinite dates")
 
 EPOCH_SECONDS: Final = EPOCH_DAYS * 86_400
@@ -211,8 +212,8 @@ _TRUNCATIONS: Final[dict[str, Callable[[_Moments], Array]]] = {
     "millennium": _truncated_year(1000, 1),
 }
 
-ByUnit = Callable[[str, Array], tuple[Array, Mask | None]]
-"""Computes a unit of times: the values, and where they are defined. An unknown unit raises `SqlError`."""
+ByUnit = Callable[[str, Array], tuple[Array, Mask | None, list[Flaw]]]
+"""Computes a unit of times: values, where they are defined, and flaws. An unknown unit raises `SqlError`."""
 
 
 def infinite(type_: SqlType, values: Array) -> Mask:
@@ -225,15 +226,15 @@ def infinite(type_: SqlType, values: Array) -> Mask:
 def _extract(type_: SqlType, allowed: frozenset[str]) -> ByUnit:
     name = _TYPE_NAMES[type_]
 
-    def compute(text: str, values: Array) -> tuple[Array, Mask | None]:
+    def compute(text: str, values: Array) -> tuple[Array, Mask | None, list[Flaw]]:
         unit = _unit(text, name, allowed)
         fields = _FIELDS[unit](_Moments(type_, values)).astype(np.float64)
         endless = infinite(type_, values)
         if not endless.any():
-            return fields, None
+            return fields, None, []
         if unit in _MONOTONIC:
-            return np.where(endless, np.where(values > 0, np.inf, -np.inf), fields), None
-        return fields, ~endless
+            return np.where(endless, np.where(values > 0, np.inf, -np.inf), fields), None, []
+        return fields, ~endless, []
 
     return compute
 
@@ -241,9 +242,12 @@ def _extract(type_: SqlType, allowed: frozenset[str]) -> ByUnit:
 def _truncate(type_: SqlType) -> ByUnit:
     name = _TYPE_NAMES[type_]
 
-    def compute(text: str, values: Array) -> tuple[Array, Mask | None]:
+    def compute(text: str, values: Array) -> tuple[Array, Mask | None, list[Flaw]]:
         unit = _unit(text, name, frozenset(_TRUNCATIONS))
-        return np.where(infinite(type_, values), values, _TRUNCATIONS[unit](_Moments(type_, values))), None
+        endless = infinite(type_, values)
+        truncated = _TRUNCATIONS[unit](_Moments(type_, values))
+        flaws = [((truncated < MIN_TIMESTAMP) & ~endless, TIMESTAMP_OUT_OF_RANGE)]
+        return np.where(endless, values, truncated), None, flaws
 
     return compute
 
@@ -270,12 +274,11 @@ def _by_unit(result: SqlType, compute: ByUnit) -> Kernel:
         flaws: list[Flaw] = []
         for unit, rows in _rows_by_unit(args[0], length):
             try:
-                values, known = compute(unit, times[rows])
+                values, known, failed = compute(unit, times[rows])
             except SqlError as error:
-                mask = np.zeros(length, np.bool_)
-                mask[rows] = True
-                flaws.append((mask, error))
+                flaws.append((_spread(True, rows, length), error))
                 continue
+            flaws += [(_spread(mask, rows, length), error) for mask, error in failed]
             made[rows] = values
             if known is not None:
                 defined[rows] &= known
@@ -285,6 +288,12 @@ def _by_unit(result: SqlType, compute: ByUnit) -> Kernel:
         return Vector(column, row_errors(flaws, valid, length))
 
     return kernel
+
+
+def _spread(mask: Mask | bool, rows: slice | list[int], length: int) -> Mask:
+    spread = np.zeros(length, np.bool_)
+    spread[rows] = mask
+    return spread
 
 
 def _rows_by_unit(units: Vector, length: int) -> list[tuple[str, slice | list[int]]]:
@@ -317,7 +326,7 @@ def _make_date(year: int, month: int, day: int) -> int:
     if made is not None and MIN_DATE <= made < END_DATE:
         return made
     said = "date field value out of range" if made is None else "date out of range"
-    raise SqlError("22008", f"{said}: {year}-{month:02}-{day:02}")
+    raise SqlError("22008", f"{said}: {astronomical}-{month:02}-{day:02}")
 
 
 def _to_timestamp(seconds: float) -> int:

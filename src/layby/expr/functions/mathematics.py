@@ -82,6 +82,11 @@ def _degrees(a: Array) -> Flawed:
     return results, [(overflowed(results, a), OVERFLOW)]
 
 
+def _radians(a: Array) -> Flawed:
+    results = a * (pi / 180.0)
+    return results, [((results == 0) & (a != 0), UNDERFLOW)]
+
+
 def round_to(value: float, digits: int) -> float:
     """Round half away from zero to `digits` decimals; negative digits round to tens, hundreds and so on."""
     if not isfinite(value) or digits > _MOST_DIGITS:
@@ -112,10 +117,9 @@ _TOTAL: dict[str, Total] = {
     "ceiling": np.ceil,
     "floor": np.floor,
     "trunc": np.trunc,
-    "sign": np.sign,
+    "sign": lambda a: np.where(np.isnan(a), 0.0, np.sign(a)),
     "cbrt": np.cbrt,
     "||/": np.cbrt,
-    "radians": lambda a: a * (pi / 180.0),
     "atan": np.arctan,
     "sinh": np.sinh,
     "cosh": np.cosh,
@@ -130,6 +134,7 @@ _PARTIAL: dict[str, Partial] = {
     "log": _logarithm(np.log10),
     "log10": _logarithm(np.log10),
     "degrees": _degrees,
+    "radians": _radians,
     "sin": _bounded(np.sin, _infinite),
     "cos": _bounded(np.cos, _infinite),
     "tan": _bounded(np.tan, _infinite),

@@ -86,7 +86,7 @@ def _like_matcher(pattern: str, *, ignore_case: bool) -> Matcher:
     flags = "(?si)" if ignore_case else "(?s)"
     if like.dangling:
         # the text fails where the pattern before the backslash has matched and more text follows
-        reached = flags + like.regex() + ("" if pieces and pieces[-1] is ... else ".")
+        reached = flags + like.regex() + "."
 
         def dangling(texts: Any) -> tuple[Any, Sequence[tuple[Any, SqlError]]]:
             failed = pc.match_substring_regex(texts, reached)

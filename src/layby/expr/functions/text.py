@@ -10,6 +10,7 @@ import hashlib
 from collections.abc import Callable, Sequence
 from typing import Any, Final
 
+import pyarrow as pa
 import pyarrow.compute as pc
 
 from layby.errors import SqlError
@@ -23,6 +24,8 @@ from layby.types.scalar import BOOLEAN, INTEGER, TEXT, PhysicalValue, SqlType
 
 MAX_BYTES: Final = (1 << 30) - 1
 """What PostgreSQL allows a text value to take (1 GiB less the header is its limit, too)."""
+
+_SEPARATOR: Final = pa.scalar("", pa.large_string())
 
 TOO_LONG: Final = SqlError("54000", "requested length too large")
 
@@ -69,10 +72,10 @@ def _repeat(text: str, count: int) -> str:
 
 def _padding(text: str, length: int, fill: str) -> str:
     missing = length - len(text)
-    if length > MAX_BYTES // 4:
-        raise TOO_LONG
     if missing <= 0 or not fill:
         return ""
+    if length > MAX_BYTES // 4:
+        raise TOO_LONG
     return (fill * (missing // len(fill) + 1))[:missing]
 
 
@@ -142,8 +145,9 @@ def _md5(text: str) -> str:
     return hashlib.md5(text.encode(), usedforsecurity=False).hexdigest()
 
 
-def _join(left: Any, right: Any) -> Any:
-    return pc.binary_join_element_wise(left, right, "")
+def join(left: Any, right: Any) -> Any:
+    """Return two Arrow texts (arrays or scalars) end to end, row by row."""
+    return pc.binary_join_element_wise(left, right, _SEPARATOR)
 
 
 _BY_ROW: Sequence[tuple[str, tuple[SqlType, ...], SqlType, Callable[..., PhysicalValue]]] = (
@@ -186,6 +190,6 @@ def register_all() -> None:
     define("octet_length", (TEXT,), INTEGER, arrow_to_fixed(INTEGER, pc.binary_length))
     define("lower", (TEXT,), TEXT, arrow_to_text(pc.utf8_lower))
     define("upper", (TEXT,), TEXT, arrow_to_text(pc.utf8_upper))
-    define("||", (TEXT, TEXT), TEXT, arrow_to_text(_join))
+    define("||", (TEXT, TEXT), TEXT, arrow_to_text(join))
     for name, args, result, function in _BY_ROW:
         define(name, args, result, by_row(result, function))
