@@ -77,10 +77,17 @@ def test_json_is_one_object_a_line_and_nothing_else() -> None:
     assert [json.loads(line)["arm"] for line in out.getvalue().splitlines()] == ["a", "b"]
 
 
-def test_a_table_has_the_columns_that_apply() -> None:
+def test_a_table_has_the_columns_that_apply_and_the_ratios_below() -> None:
     out = io.StringIO()
-    show(Console(file=out, width=100), [Result("s", "arm-a", n=1234, qps=1.5)], as_json=False)
+    results = [Result("s", "arm-a", n=1234, qps=1.5), ratio("s", "ratio-a", 3.0, 2.0, of="ours / theirs")]
+    show(Console(file=out, width=100), results, as_json=False)
 
-    text = out.getvalue()
-    assert all(word in text for word in ("arm-a", "1,234", "qps", "1.5"))
-    assert "p99_ms" not in text
+    assert [line.strip() for line in out.getvalue().splitlines()] == [
+        "s",
+        "",
+        "| arm   |     n | errors | qps |",
+        "|-------|-------|--------|-----|",
+        "| arm-a | 1,234 |        | 1.5 |",
+        "",
+        "ratio-a: 1.5  (ours / theirs)",
+    ]

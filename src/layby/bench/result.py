@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from statistics import median
 
+from rich import box
 from rich.console import Console
 from rich.table import Table
 
@@ -113,29 +114,37 @@ def ratio(scenario: str, arm: str, ours: float | None, theirs: float | None, of:
 
 
 def show(console: Console, results: Sequence[Result], *, as_json: bool) -> None:
-    """Print results: one JSON object a line, or one table a scenario."""
+    """Print results: one JSON object a line, or one table a scenario and its ratios below."""
     if as_json:
         for result in results:
             console.file.write(result.line() + "\n")
         console.file.flush()
         return
     for scenario in dict.fromkeys(result.scenario for result in results):
-        rows = [result for result in results if result.scenario == scenario]
-        figures = [
-            name for name in ("n", "errors", *_FIGURES) if any(getattr(r, name) is not None for r in rows)
-        ]
-        extras = list(dict.fromkeys(name for row in rows for name in row.extra))
-        table = Table(title=scenario, title_justify="left")
-        table.add_column("arm")
-        for name in (*figures, *extras):
-            table.add_column(name, justify="right")
-        for row in rows:
-            cells = [getattr(row, name) for name in figures] + [row.extra.get(name) for name in extras]
-            table.add_row(
-                row.arm,
-                *(
-                    "" if cell is None else f"{cell:,}" if isinstance(cell, (int, float)) else cell
-                    for cell in cells
-                ),
-            )
-        console.print(table)
+        console.print(_table(scenario, [r for r in results if r.scenario == scenario and r.n is not None]))
+        for result in results:
+            if result.scenario == scenario and "ratio" in result.extra:
+                console.print(
+                    f"{result.arm}: {result.extra['ratio']}  ({result.extra['of']})", highlight=False
+                )
+
+
+def _table(scenario: str, rows: Sequence[Result]) -> Table:
+    """The arms that were measured, a row each, with the columns that apply to any of them."""
+    figures = [name for name in _FIGURES if any(getattr(row, name) is not None for row in rows)]
+    extras = list(dict.fromkeys(name for row in rows for name in row.extra))
+    table = Table(title=scenario, title_justify="left", box=box.MARKDOWN)
+    table.add_column("arm", no_wrap=True)
+    for name in ("n", "errors", *figures, *extras):
+        table.add_column(name, justify="right", no_wrap=True)
+    for row in rows:
+        cells = [getattr(row, name) for name in ("n", "errors", *figures)]
+        cells += [row.extra.get(name) for name in extras]
+        table.add_row(row.arm, *map(_cell, cells))
+    return table
+
+
+def _cell(value: float | str | None) -> str:
+    if value is None:
+        return ""
+    return value if isinstance(value, str) else f"{value:,}"

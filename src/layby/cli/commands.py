@@ -20,6 +20,8 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
 )
 
+_FILE_WIDTH = 160
+
 
 class Workers(StrEnum):
     """What long walks and maintenance run on."""
@@ -109,13 +111,15 @@ def bench(
     if quick:
         plan = plan.quick()
     console = Console(stderr=True)
+    # A table that goes to a file is not cut to the 80 columns of an imagined terminal.
+    out = Console() if Console().is_terminal else Console(width=_FILE_WIDTH)
     names = list(SCENARIOS) if scenario is Scenario.ALL else [scenario.value]
     for name in names:
         try:
             results = SCENARIOS[name](plan, console)
         except (StartError, LoadError, PgbenchError, ServerError, LostConnectionError, OSError) as error:
             raise _fail(error) from None
-        show(Console(), results, as_json=json)
+        show(out, results, as_json=json)
 
 
 @app.command()
