@@ -131,14 +131,19 @@ class CopyParser:
         return _with_context(error, context)
 
     def _read_line(self, data: bytes, at: int) -> Line | None:
+        breaks = 1
         try:
             line = self._reader.line(data, at, self._finished)
+            if line is None:
+                return None
+            breaks = line.breaks
+            if not line.content.isascii() or b"\0" in line.content:
+                decode_text(line.content)
         except SqlError as error:
-            self._line += 1
+            self._line += breaks
             raise self._at_line(error, None) from None
-        if line is not None:
-            self._line += line.breaks
-            self.ended = line.is_last
+        self._line += breaks
+        self.ended = line.is_last
         return line
 
     def _skip_header(self, data: bytes) -> int:
@@ -174,11 +179,6 @@ class CopyParser:
 
     def _fields(self, content: bytes) -> list[Field]:
         """Return a row's fields, as many as there are columns."""
-        try:
-            if not content.isascii() or b"\0" in content:
-                decode_text(content)
-        except SqlError as error:
-            raise self._at_line(error, None) from None
         names = self._columns
         try:
             if not names:
@@ -274,10 +274,7 @@ def _first_line_end(data: bytes, at: int) -> bytes:
 
 def _plain_text(data: bytes, at: int, view: NDArray[np.uint8], eol: bytes, options: CopyOptions) -> int:
     """Return the end of the last whole row of plain text-format data; raises `_NotPlain`."""
-    stop = data.rfind(b"\n") + 1
-    if stop <= at:
-        return at
-    _check_returns(data, at, stop, eol)
+    stop = _end_of_lines(data, at, eol)
     if data.find(b"\\", at, stop) >= 0:
         if options.null != "\\N":
             raise _NotPlain
@@ -294,15 +291,23 @@ def _plain_text(data: bytes, at: int, view: NDArray[np.uint8], eol: bytes, optio
     return stop
 
 
-def _check_returns(data: bytes, at: int, stop: int, eol: bytes) -> None:
-    """Raise `_NotPlain` unless carriage returns stand in line ends alone, and in all or none of them."""
+def _end_of_lines(data: bytes, at: int, eol: bytes) -> int:
+    """Return the end of the last whole line of data without quotes and escapes, `at` where there is none.
+
+    Raises `_NotPlain` unless carriage returns stand in line ends alone, and in all or none of them, and
+    where a line is empty: Arrow's reader would take it for a row of NULLs.
+    """
+    stop = max(data.rfind(b"\n") + 1, at)
+    if data.startswith(eol, at) or data.find(b"\n" + eol, at, stop) >= 0:
+        raise _NotPlain
     if eol == b"\n":
         if data.find(b"\r", at, stop) >= 0:
             raise _NotPlain
-        return
-    returns, newlines = data.count(b"\r", at, stop), data.count(b"\n", at, stop)
-    if not returns == newlines == data.count(b"\r\n", at, stop):
-        raise _NotPlain
+    else:
+        returns, newlines = data.count(b"\r", at, stop), data.count(b"\n", at, stop)
+        if not returns == newlines == data.count(b"\r\n", at, stop):
+            raise _NotPlain
+    return stop
 
 
 def _plain_csv(
@@ -317,11 +322,7 @@ def _plain_csv(
         raise _NotPlain
     quote = ord(options.quote)
     if data.find(options.quote.encode(), at) < 0:
-        stop = data.rfind(b"\n") + 1
-        if stop <= at:
-            return at, None
-        _check_returns(data, at, stop, eol)
-        return stop, None
+        return _end_of_lines(data, at, eol), None
     if options.escape != options.quote:
         raise _NotPlain
     quotes = np.flatnonzero(view == quote)
@@ -330,6 +331,8 @@ def _plain_csv(
     ends = newlines[outside]
     if not len(ends):
         return at, None
+    if ends[0] < len(eol) or (np.diff(ends) == len(eol)).any():
+        raise _NotPlain
     length = int(ends[-1]) + 1
     view = view[:length]
     quotes = quotes[: np.searchsorted(quotes, length)]
