@@ -6,7 +6,9 @@ A plan is immutable. Values that differ between executions stand in it as `Param
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Any
 
 from layby.expr.finishing import OrderKey
 from layby.expr.mfp import Mfp
@@ -60,7 +62,9 @@ class BoundTemplate:
 class RangeTemplate:
     """A key range whose values are expressions without columns; several bounds hold together (AND).
 
-    Each prefix item is a tuple of alternatives (`=` has one, IN many): the ranges are their product.
+    Each prefix item is a tuple of alternatives (`=` has one, IN many): the ranges are their product. A NULL
+    literal among them seeks the NULLs (IS NULL); any other value that turns out NULL matches nothing. A
+    plan's templates have prefixes of one length and the same bounds.
     """
 
     prefix: tuple[tuple[Expr, ...], ...]
@@ -75,6 +79,7 @@ class SelectPlan:
     `ranges` are the literal constraints on the source's index (None: a walk of all of it); what they do not
     express is left in the MFP's predicates. `order` tells that ORDER BY is a prefix of the index order:
     "forward" or "reverse" is then the direction of the walk, and `order_by` need not be sorted again.
+    `ready` is what `layby.sql.instantiate` prepares at the first execution and keeps here.
     """
 
     source: Source
@@ -86,6 +91,7 @@ class SelectPlan:
     offset: Expr | None
     projection: tuple[int, ...]
     columns: tuple[ColumnDesc, ...]
+    ready: Callable[..., Any] | None = field(default=None, compare=False, repr=False)
 
 
 @dataclass(frozen=True, slots=True)
@@ -115,6 +121,8 @@ class UpdatePlan:
 @dataclass(frozen=True, slots=True)
 class CopyPlan:
     """COPY of a table (from or to) or of a query (to). `columns` are the table's column numbers, in order.
+
+    `select` reads what COPY TO writes, also where that is a table; it is None for COPY FROM.
 
     `options` has `format` ("text" or "csv"), and `delimiter`, `null`, `header`, `quote`, `escape`, `encoding`
     with PostgreSQL's defaults for the format filled in.
@@ -206,10 +214,11 @@ class SetPlan:
 
 @dataclass(frozen=True, slots=True)
 class TransactionPlan:
-    """BEGIN ("begin"), COMMIT ("commit") or ROLLBACK ("rollback"), with the isolation level where named."""
+    """BEGIN ("begin"), COMMIT ("commit") or ROLLBACK ("rollback"), with the modes that were named."""
 
     kind: str
     isolation: str | None = None
+    read_only: bool | None = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,0 +1,130 @@
+"""Lowering: a bound select to a plan that seeks, filters, maps, projects and finishes."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from layby.expr.finishing import OrderKey
+from layby.expr.fold import fold
+from layby.expr.mfp import Mfp
+from layby.expr.scalar import ColumnRef, Expr, Literal, children, with_children
+from layby.sql import access
+from layby.sql.catalog import Index
+from layby.sql.conditions import conjuncts, constant
+from layby.sql.plan import RangeTemplate, SelectPlan, SeriesSource, Source, TableSource, ValuesSource
+from layby.sql.select import BoundSelect
+from layby.types.relation import ColumnDesc
+from layby.types.scalar import BOOLEAN
+
+
+def lower(bound: BoundSelect) -> SelectPlan:
+    """Plan a select: choose the index, turn predicates into ranges, map the rest to the stored columns."""
+    predicates = _predicates(bound.where)
+    order = [(e, o) for e, o in ((fold(e), o) for e, o in bound.order) if not constant(e)]
+    source, ranges, direction = bound.source, None, None
+    place: Callable[[Expr], Expr] = _as_is
+    if isinstance(source, TableSource):
+        chosen = access.choose(source.table, predicates, order)
+        ranges, direction = chosen.ranges, chosen.order
+        predicates = [p for i, p in enumerate(predicates) if i not in chosen.used]
+        if chosen.index is not None:
+            source = TableSource(source.table, chosen.index)
+            place = _placer(chosen.index)
+            if Literal(False, BOOLEAN) in predicates or Literal(None, BOOLEAN) in predicates:
+                ranges, predicates = (), []
+    elif isinstance(source, SeriesSource) and order and _climbs(source):
+        first = order[0]
+        direction = "forward" if first[0] == ColumnRef(0, source.type) and not first[1].descending else None
+    outputs: list[Expr] = []
+    projection = tuple(_add(outputs, place(fold(t.bound.expr))) for t in bound.targets)
+    order_by = tuple(OrderKey(_find(outputs, place(e)), o) for e, o in order)
+    mfp = Mfp(_arity(source), tuple(place(p) for p in predicates), tuple(outputs))
+    return SelectPlan(
+        source=source,
+        ranges=ranges,
+        mfp=mfp,
+        order_by=order_by,
+        order=direction,
+        limit=None if bound.limit is None else fold(bound.limit),
+        offset=None if bound.offset is None else fold(bound.offset),
+        projection=projection,
+        columns=tuple(
+            ColumnDesc(t.name, t.bound.type, _nullable(bound.source, t.bound.expr)) for t in bound.targets
+        ),
+    )
+
+
+def _predicates(where: Expr | None) -> list[Expr]:
+    if where is None:
+        return []
+    true = Literal(True, BOOLEAN)
+    return [p for p in conjuncts(fold(where)) if p != true]
+
+
+def _as_is(expr: Expr) -> Expr:
+    return expr
+
+
+def _placer(index: Index) -> Callable[[Expr], Expr]:
+    """Return what rewrites an expression over the table's columns to one over the index's stored columns.
+
+    An expression that is a key is read where the index holds its value.
+    """
+    positions: dict[Expr, int] = {e: i for i, e in reversed(list(enumerate(index.stored)))}
+
+    def place(expr: Expr) -> Expr:
+        at = positions.get(expr)
+        if at is not None:
+            return ColumnRef(at, expr.type)
+        below = children(expr)
+        return with_children(expr, tuple(place(c) for c in below)) if below else expr
+
+    return place
+
+
+def _add(outputs: list[Expr], expr: Expr) -> int:
+    """Return where an output column stands; a column that is already there is not put out twice."""
+    if isinstance(expr, ColumnRef):
+        return _find(outputs, expr)
+    outputs.append(expr)
+    return len(outputs) - 1
+
+
+def _find(outputs: list[Expr], expr: Expr) -> int:
+    if expr in outputs:
+        return outputs.index(expr)
+    outputs.append(expr)
+    return len(outputs) - 1
+
+
+def _arity(source: Source) -> int:
+    match source:
+        case TableSource(table=table, index=None):
+            return len(table.desc.columns)
+        case TableSource(index=Index(stored=stored)):
+            return len(stored)
+        case ValuesSource(types=types):
+            return len(types)
+        case _:
+            return 1
+
+
+def _climbs(source: SeriesSource) -> bool:
+    step = source.step
+    return isinstance(step, Literal) and isinstance(step.value, int) and step.value > 0
+
+
+def _nullable(source: Source, expr: Expr) -> bool:
+    if isinstance(source, TableSource) and isinstance(expr, ColumnRef):
+        return source.table.desc.columns[expr.index].nullable
+    return True
+
+
+def everything(source: Source, columns: tuple[ColumnDesc, ...]) -> SelectPlan:
+    """Return the plan that reads all of a source as it is."""
+    arity = len(columns)
+    outputs = tuple(ColumnRef(i, c.type) for i, c in enumerate(columns))
+    ranges: tuple[RangeTemplate, ...] | None = None
+    return SelectPlan(
+        source, ranges, Mfp(arity, (), outputs), (), None, None, None, tuple(range(arity)), columns
+    )
