@@ -7,10 +7,10 @@ is closed: each connection sends its next query when it has its answer.
 
 It runs in a process of its own (`python -m layby.bench.load`), imports nothing but the standard library,
 and has its garbage collector off while it runs. It sleeps until shortly before an arrival and polls for
-the rest, since a sleep alone wakes 50 to 100 µs late. Under root it asks for real-time priority: on a machine
-with other work, the wait for a core would otherwise add a millisecond at the 99th percentile that is no
-server's doing (0.9 ms against 0.2 ms with it, on 2 cores beside test runs). How late queries still left is reported with the
-latencies, so that a reader can tell the generator's own share.
+the rest, since a sleep alone wakes 50 to 100 µs late. Under root it asks for real-time priority: on a
+machine with other work the wait for a core would otherwise add a millisecond at the 99th percentile that is
+no server's doing (queries left 0.9 ms late, with it 0.2 ms, on 2 cores beside test runs). How late queries
+still left is reported with the latencies, so that a reader can tell the generator's own share.
 """
 
 from __future__ import annotations
