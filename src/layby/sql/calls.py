@@ -54,12 +54,54 @@ SESSION_VALUES: Final = tuple(
 """The names that a session supplies values for, beside `setting:<name>` of current_setting."""
 
 _AGGREGATES: Final = frozenset(
-    """count sum avg min max every bool_and bool_or bit_and bit_or string_agg array_agg json_agg jsonb_agg
-    json_object_agg jsonb_object_agg stddev stddev_pop stddev_samp variance var_pop var_samp corr covar_pop
-    covar_samp regr_slope regr_intercept mode percentile_cont percentile_disc any_value""".split()
+    {
+        "count",
+        "sum",
+        "avg",
+        "min",
+        "max",
+        "every",
+        "bool_and",
+        "bool_or",
+        "bit_and",
+        "bit_or",
+        "string_agg",
+        "array_agg",
+        "json_agg",
+        "jsonb_agg",
+        "json_object_agg",
+        "jsonb_object_agg",
+        "stddev",
+        "stddev_pop",
+        "stddev_samp",
+        "variance",
+        "var_pop",
+        "var_samp",
+        "corr",
+        "covar_pop",
+        "covar_samp",
+        "regr_slope",
+        "regr_intercept",
+        "mode",
+        "percentile_cont",
+        "percentile_disc",
+        "any_value",
+    }
 )
 _WINDOWS: Final = frozenset(
-    "row_number rank dense_rank percent_rank cume_dist ntile lag lead first_value last_value nth_value".split()
+    {
+        "row_number",
+        "rank",
+        "dense_rank",
+        "percent_rank",
+        "cume_dist",
+        "ntile",
+        "lag",
+        "lead",
+        "first_value",
+        "last_value",
+        "nth_value",
+    }
 )
 _VARIADIC: Final = frozenset({"concat", "concat_ws"})
 

@@ -124,8 +124,11 @@ def resolve_unknown(context: BindContext, bound: Bound) -> Bound:
     return _from_unknown(context, bound.expr, TEXT, bound.location)
 
 
-def common_type(context: BindContext, bounds: Sequence[Bound], what: str) -> SqlType:
-    """Choose the type that all of `bounds` can take; raises 42804 "`what` types x and y cannot be matched"."""
+def common_type(bounds: Sequence[Bound]) -> SqlType | Bound:
+    """Choose the type that all of `bounds` can take; where there is none, return the first that does not fit.
+
+    UNKNOWN ones take the type of the others, text where there are no others.
+    """
     chosen = bounds[0].type
     for bound in bounds[1:]:
         type_ = bound.type
@@ -134,31 +137,22 @@ def common_type(context: BindContext, bounds: Sequence[Bound], what: str) -> Sql
         if chosen is UNKNOWN:
             chosen = type_
         elif type_.category != chosen.category:
-            raise _unmatched(context, what, chosen, bound)
-        elif chosen not in PREFERRED and can_coerce(chosen, type_) and not can_coerce(type_, chosen):
-            chosen = type_
-    return TEXT if chosen is UNKNOWN else chosen
-
-
-def common_type_or_none(bounds: Sequence[Bound]) -> SqlType | None:
-    """Choose the type that all of `bounds` can take, or None where there is none."""
-    chosen = bounds[0].type
-    for bound in bounds[1:]:
-        type_ = bound.type
-        if type_ is UNKNOWN or type_ is chosen:
-            continue
-        if chosen is UNKNOWN:
-            chosen = type_
-        elif type_.category != chosen.category:
-            return None
+            return bound
         elif chosen not in PREFERRED and can_coerce(chosen, type_) and not can_coerce(type_, chosen):
             chosen = type_
     return TEXT if chosen is UNKNOWN else chosen
 
 
 def to_common(context: BindContext, bounds: Sequence[Bound], what: str) -> tuple[list[Bound], SqlType]:
-    """Coerce all of `bounds` to their common type."""
-    type_ = common_type(context, bounds, what)
+    """Coerce all of `bounds` to their common type; raises 42804 "`what` types x and y cannot be matched"."""
+    type_ = common_type(bounds)
+    if isinstance(type_, Bound):
+        at = bounds.index(type_)
+        before = common_type(bounds[:at])
+        shown = display_name(before) if isinstance(before, SqlType) else "unknown"
+        raise context.error(
+            "42804", f"{what} types {shown} and {display_name(type_.type)} cannot be matched", type_.location
+        )
     made = []
     for bound in bounds:
         one = coerce(context, bound, type_)
@@ -170,11 +164,3 @@ def to_common(context: BindContext, bounds: Sequence[Bound], what: str) -> tuple
             )
         made.append(one)
     return made, type_
-
-
-def _unmatched(context: BindContext, what: str, chosen: SqlType, bound: Bound) -> SqlError:
-    return context.error(
-        "42804",
-        f"{what} types {display_name(chosen)} and {display_name(bound.type)} cannot be matched",
-        bound.location,
-    )

@@ -74,13 +74,13 @@ def _select(plan: SelectPlan) -> list[str]:
 
 def _operation(plan: SelectPlan) -> str:
     match plan.source:
-        case TableSource(table=table, index=None):
-            return f"Walk of table {table.name}"
-        case TableSource(table=table, index=Index(name=name)):
+        case TableSource(table=table, index=index):
+            if index is None:
+                return f"Walk of table {table.name}"
             if plan.ranges == ():
                 return f"Nothing from {table.name}"
             verb = "Walk of" if plan.ranges is None else "Peek at"
-            return f"{verb} index {name} on {table.name}"
+            return f"{verb} index {index.name} on {table.name}"
         case ValuesSource(rows=rows, types=types):
             return f"Values: {len(rows)} rows" if types else "Result"
         case SeriesSource(start=start, stop=stop, step=step):

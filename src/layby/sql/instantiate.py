@@ -335,6 +335,6 @@ def _sorted(
         ordering = orderings[at]
         nulls = [p for p in prefixes if p[at] is None]
         rest = [p for p in prefixes if p[at] is not None]
-        rest.sort(key=lambda p: _rank(p[at]), reverse=ordering.descending)  # noqa: B023
+        rest.sort(key=lambda p: _rank(p[at]), reverse=ordering.descending)
         prefixes = [*nulls, *rest] if ordering.nulls_first else [*rest, *nulls]
     return prefixes

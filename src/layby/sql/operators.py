@@ -20,11 +20,11 @@ from layby.expr.scalar import (
     columns_used,
 )
 from layby.sql.arrays import array_items
-from layby.sql.coerce import coerce, common_type_or_none, require, resolve_unknown, to_common
+from layby.sql.coerce import coerce, common_type, require, resolve_unknown, to_common
 from layby.sql.context import BindContext, Bound, null
 from layby.sql.overload import operator
 from layby.sql.parse import Node
-from layby.types.scalar import BOOLEAN, TEXT
+from layby.types.scalar import BOOLEAN, TEXT, SqlType
 
 if TYPE_CHECKING:
     from layby.sql.bind import Binder
@@ -129,8 +129,8 @@ def in_list(context: BindContext, subject: Bound, items: Sequence[Bound], locati
     tests: list[Expr] = []
     plain = [i for i in items if not columns_used(i.expr)]
     others = [i for i in items if columns_used(i.expr)]
-    common = common_type_or_none([subject, *plain]) if len(plain) > 1 else None
-    if common is not None:
+    common = common_type([subject, *plain]) if len(plain) > 1 else None
+    if isinstance(common, SqlType):
         made = [coerce(context, i, common) for i in plain]
         if all(m is not None for m in made):
             tests.append(_member(context, subject, [m for m in made if m is not None], location))

@@ -27,10 +27,9 @@ class Relation:
 def find_table(context: BindContext, node: Node, *, write: bool = False) -> Table:
     """Find the table that a RangeVar names; raises 42P01, or 42501 for a system relation to be written."""
     if node.catalogname:
+        path = f"{node.catalogname}.{node.schemaname}.{node.relname}"
         raise context.error(
-            "0A000",
-            f'cross-database references are not implemented: "{node.catalogname}.{node.schemaname}.{node.relname}"',
-            node.location,
+            "0A000", f'cross-database references are not implemented: "{path}"', node.location
         )
     table = context.catalog.table(node.relname, node.schemaname or None)
     if table is None:

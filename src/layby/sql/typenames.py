@@ -63,10 +63,62 @@ INTERNAL_NAME: Final[dict[SqlType, str]] = {
 """The names of pg_type.typname."""
 
 _UNSUPPORTED: Final = frozenset(
-    """numeric json jsonb uuid bytea interval time timetz inet cidr macaddr money bit varbit xml point line
-    lseg box path polygon circle tsvector tsquery int4range int8range numrange tsrange tstzrange daterange
-    oidvector int2vector regclass regproc regtype regrole regnamespace xid xid8 cid tid pg_lsn
-    jsonpath char serial bigserial smallserial serial2 serial4 serial8 record anyelement void cstring""".split()
+    {
+        "numeric",
+        "json",
+        "jsonb",
+        "uuid",
+        "bytea",
+        "interval",
+        "time",
+        "timetz",
+        "inet",
+        "cidr",
+        "macaddr",
+        "money",
+        "bit",
+        "varbit",
+        "xml",
+        "point",
+        "line",
+        "lseg",
+        "box",
+        "path",
+        "polygon",
+        "circle",
+        "tsvector",
+        "tsquery",
+        "int4range",
+        "int8range",
+        "numrange",
+        "tsrange",
+        "tstzrange",
+        "daterange",
+        "oidvector",
+        "int2vector",
+        "regclass",
+        "regproc",
+        "regtype",
+        "regrole",
+        "regnamespace",
+        "xid",
+        "xid8",
+        "cid",
+        "tid",
+        "pg_lsn",
+        "jsonpath",
+        "char",
+        "serial",
+        "bigserial",
+        "smallserial",
+        "serial2",
+        "serial4",
+        "serial8",
+        "record",
+        "anyelement",
+        "void",
+        "cstring",
+    }
 )
 
 MAX_LENGTH: Final = 10_485_760
@@ -118,7 +170,7 @@ def _length(node: Node, name: str, type_: SqlType, position: int | None) -> int 
             raise SqlError("22023", f"length for type {shown} must be at least 1", position=position)
         if numbers[0] > MAX_LENGTH:
             raise SqlError("22023", f"length for type {shown} cannot exceed {MAX_LENGTH}", position=position)
-        return numbers[0]
+        return int(numbers[0])
     if type_ in (TIMESTAMP, TIMESTAMPTZ) and len(numbers) == 1:
         if numbers[0] >= 6:
             return None
