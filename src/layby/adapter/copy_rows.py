@@ -140,10 +140,15 @@ class TextReader(_LineEnds):
 def _unescaped(raw: bytes) -> bytes:
     if b"\\" not in raw:
         return raw
-    value = _ESCAPE.sub(_meaning, raw)
+    value = unescape(raw)
     if not value.isascii() or b"\0" in value:
         decode_text(value)
     return value
+
+
+def unescape(data: bytes) -> bytes:
+    """Undo the escapes of the text format; what comes out need not be valid text."""
+    return _ESCAPE.sub(_meaning, data)
 
 
 def _meaning(escape: re.Match[bytes]) -> bytes:
