@@ -187,24 +187,54 @@ class _Text(ColumnSearch):
     def same(self, other: Column, position: int, lo: int, hi: int) -> Part:
         if other.valid is not None and not other.valid[position]:
             return self.nulls(lo, hi)
-        return self.equal(cast("Any", cast("TextColumn", other).raw(position)), lo, hi)
+        return self._equal(cast("TextColumn", other).raw(position), lo, hi)
+
+    def equal(self, value: Any, lo: int, hi: int) -> Part:
+        if value is None:
+            return self.nulls(lo, hi)
+        return self._equal(value.encode(), lo, hi)
+
+    def _equal(self, raw: bytes, lo: int, hi: int) -> Part:
+        """As `equal`; the next value tells whether a key is unique, without a second bisection."""
+        lo, hi = self.present(lo, hi)
+        if self._prefixed:
+            lo, hi = self._alike(raw, lo, hi)
+            if len(raw) < 8:
+                return lo, hi
+        start = self._among(raw, False, lo, hi)
+        if start == hi or self.raw(start) != raw:
+            return start, start
+        if start + 1 == hi or self.raw(start + 1) != raw:
+            return start, start + 1
+        return start, self._among(raw, True, start + 1, hi)
 
     def cut(self, value: Any, after: bool, lo: int, hi: int) -> int:
-        raw: bytes = value if isinstance(value, bytes) else value.encode()
-        descending = self._ordering.descending
+        raw: bytes = value.encode()
         if self._prefixed:
-            prefix = int.from_bytes(raw[:8].ljust(8, b"\0"), "big")
-            if descending:
-                lo = bisect_left(self.view, -prefix, lo, hi, key=neg)
-                hi = bisect_right(self.view, -prefix, lo, hi, key=neg)
-            else:
-                lo = bisect_left(self.view, prefix, lo, hi)
-                hi = bisect_right(self.view, prefix, lo, hi)
-            if lo == hi:
-                return lo
+            lo, hi = self._alike(raw, lo, hi)
             if len(raw) < 8:
                 return hi if after else lo
-        if not descending:
+        return self._among(raw, after, lo, hi)
+
+    def _alike(self, raw: bytes, lo: int, hi: int) -> Part:
+        """Return the rows with the prefix of `raw`: just those equal to it where it is shorter than one."""
+        prefix = int.from_bytes(raw[:8].ljust(8, b"\0"), "big")
+        view = self.view
+        if self._ordering.descending:
+            lo = bisect_left(view, -prefix, lo, hi, key=neg)
+        else:
+            lo = bisect_left(view, prefix, lo, hi)
+        if lo == hi or view[lo] != prefix:
+            return lo, lo
+        if lo + 1 == hi or view[lo + 1] != prefix:
+            return lo, lo + 1
+        if self._ordering.descending:
+            return lo, bisect_right(view, -prefix, lo, hi, key=neg)
+        return lo, bisect_right(view, prefix, lo, hi)
+
+    def _among(self, raw: bytes, after: bool, lo: int, hi: int) -> int:
+        """Cut by the bytes of the values."""
+        if not self._ordering.descending:
             bisect = bisect_right if after else bisect_left
             return bisect(self._positions, raw, lo, hi, key=self.raw)
         if after:

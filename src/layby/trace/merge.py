@@ -38,7 +38,7 @@ class Merge:
         """Visit at most `fuel` positions and return how many were."""
         visit = self._cursor.advance(fuel)
         if visit is None:
-            self._emit(self._pending)
+            self._emit(self._pending or [(self.inputs[0], 0, 0)])
             self._finish()
             return 0
         if visit.last is None:
@@ -65,8 +65,6 @@ class Merge:
 
     def _emit(self, slices: list[Slice]) -> None:
         """Finish the updates of `slices`, which hold whole groups, as the next piece."""
-        if not slices:
-            return
         first = slices[0][0]
         columns = [
             concat([batch.columns[c].slice(start, stop) for batch, start, stop in slices])
