@@ -485,9 +485,10 @@ def test_a_client_lost_during_copy_ends_the_session() -> None:
 
 def test_copy_out_is_announced_sent_and_ended() -> None:
     rows = EncodedRows(message("d", b"1\n") + message("d", b"2\n"), [7, 14], 2)
-    client = Client(FakeSession({"copy": CopyOutOutcome("COPY 2", 1, rows)}))
+    client = Client(FakeSession({"copy": CopyOutOutcome("COPY 2", 1, rows, b"name\n")}))
     assert split(client.send(query("copy"))) == [
         ("H", pack(">bHh", 0, 1, 0)),
+        ("d", b"name\n"),
         ("d", b"1\n"),
         ("d", b"2\n"),
         ("c", b""),

@@ -75,11 +75,15 @@ class CopyInOutcome:
 
 @dataclass(frozen=True, slots=True)
 class CopyOutOutcome:
-    """COPY TO STDOUT: `rows.data` holds whole CopyData messages (the encoder has framed them)."""
+    """COPY TO STDOUT: `rows.data` holds whole CopyData messages (the encoder has framed them).
+
+    `header` is the line of column names that HEADER asks for, not framed; it comes before the rows.
+    """
 
     tag: str
     column_count: int
     rows: EncodedRows
+    header: bytes = b""
 
 
 Outcome = RowsOutcome | CommandOutcome | FailureOutcome | CopyInOutcome | CopyOutOutcome

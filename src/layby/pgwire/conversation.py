@@ -328,7 +328,9 @@ class Conversation:
                 output.add(backend.EMPTY_QUERY)
         elif isinstance(outcome, CopyOutOutcome):
             output.add(backend.copy_response(b"H", outcome.column_count))
-            self._output.add_rows(outcome.rows.data)
+            if outcome.header:
+                output.add(backend.message(b"d", outcome.header))
+            output.add_rows(outcome.rows.data)
             output.add(backend.COPY_DONE)
             output.complete(backend.command_complete(outcome.tag))
         else:

@@ -13,9 +13,11 @@ from layby.peek.answer import EncodedRows
 from layby.pgwire.join import Varying, concatenate, join, matrix
 from layby.sql.plan import CopyOptions
 from layby.types.column import Column
+from layby.types.formats import render_column
 from layby.types.scalar import SqlType
 
-_CHUNK: Final = 32_768
+CHUNK: Final = 32_768
+"""Rows joined at a time."""
 _HEAD: Final = np.dtype([("kind", "u1"), ("length", ">i4")])
 
 
@@ -29,9 +31,10 @@ class CopyDataEncoder:
     def __call__(self, columns: Sequence[Column], count: int) -> EncodedRows:
         """Encode `count` rows."""
         chunks = []
-        for start in range(0, count, _CHUNK):
-            stop = min(start + _CHUNK, count)
-            lines, ends = join_rows([c.slice(start, stop) for c in columns], self.options)
+        for start in range(0, count, CHUNK):
+            stop = min(start + CHUNK, count)
+            texts = [render_column(c.slice(start, stop)) for c in columns]
+            lines, ends = join_rows(texts, self.options)
             offsets = np.zeros(stop - start + 1, np.int64)
             offsets[1:] = ends
             head = np.empty(stop - start, _HEAD)

@@ -118,10 +118,12 @@ class DataRowEncoder:
             else:
                 offsets, data, valid = _varying(column, code)
                 lengths = offsets[1:] - offsets[:-1]
-                total = total + lengths
-                if valid is not None:
+                if valid is None:
+                    total = total + lengths
+                else:
+                    total = total + np.where(valid, lengths, 0)
                     lengths = np.where(valid, lengths, -1)
-                pieces += (matrix(lengths.astype(">i4")), Varying(offsets, data))
+                pieces += (matrix(lengths.astype(">i4")), Varying(offsets, data, valid))
         head["kind"] = ord("D")
         head["length"] = total
         head["count"] = len(columns)
@@ -131,7 +133,7 @@ class DataRowEncoder:
 def _varying(
     column: Column, code: int
 ) -> tuple[NDArray[np.int64], NDArray[np.uint8], NDArray[np.bool_] | None]:
-    """Return a column's values on the wire as offsets, data and validity; nulls are empty."""
+    """Return a column's values on the wire as offsets, data and validity."""
     if isinstance(column, TextColumn):
         return column.offsets, column.data, column.valid
     if not code:

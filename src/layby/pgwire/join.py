@@ -23,10 +23,11 @@ Offsets = NDArray[np.int64]
 
 @dataclass(frozen=True, slots=True)
 class Varying:
-    """A piece of varying width: row i has `data[offsets[i]:offsets[i + 1]]`."""
+    """A piece of varying width: row i has `data[offsets[i]:offsets[i + 1]]`, or nothing where not `valid`."""
 
     offsets: Offsets
     data: Bytes
+    valid: NDArray[np.bool_] | None = None
 
 
 Piece = Bytes | Varying
@@ -47,7 +48,8 @@ def join(pieces: list[Piece], count: int) -> tuple[memoryview, Offsets]:
         width = first.shape[1]
         return memoryview(first.tobytes()), np.arange(1, count + 1, dtype=np.int64) * width
     arrays = [_arrow(piece, count) for piece in merged]
-    joined = pc.binary_join_element_wise(*arrays, pa.scalar(b"", pa.large_binary()))
+    nothing = pa.scalar(b"", pa.large_binary())
+    joined = pc.binary_join_element_wise(*arrays, nothing, null_handling="replace", null_replacement="")
     _, offsets, data = joined.buffers()
     bounds = np.frombuffer(offsets, np.int64, count + 1, 8 * joined.offset)
     return memoryview(data)[int(bounds[0]) : int(bounds[-1])], bounds[1:] - bounds[0]
@@ -82,10 +84,13 @@ def _merge_neighbours(pieces: list[Piece]) -> list[Piece]:
 
 
 def _arrow(piece: Piece, count: int) -> Any:
+    mask = None
     if isinstance(piece, Varying):
         offsets, data = piece.offsets, piece.data
+        if piece.valid is not None:
+            mask = pa.py_buffer(np.packbits(piece.valid, bitorder="little"))
     else:
         offsets = np.arange(count + 1, dtype=np.int64) * piece.shape[1]
         data = piece
-    buffers = [None, pa.py_buffer(np.ascontiguousarray(offsets)), pa.py_buffer(np.ascontiguousarray(data))]
+    buffers = [mask, pa.py_buffer(np.ascontiguousarray(offsets)), pa.py_buffer(np.ascontiguousarray(data))]
     return pa.Array.from_buffers(pa.large_binary(), count, buffers)
