@@ -1,14 +1,16 @@
-"""Answers of peeks: rows (as columns, or ready for the wire) or an error."""
+"""Answers of peeks: rows (as columns, or ready for the wire) or an error, and how they are built."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any, Protocol
 
 from numpy.typing import NDArray
 
 from layby.errors import SqlError
+from layby.expr.finishing import finish
+from layby.peek.scan import Complete, PeekScan
 from layby.types.column import Column
 
 
@@ -45,3 +47,22 @@ class Failed:
 
 
 PeekResponse = Rows | Failed
+
+
+def build_answer(
+    scan: PeekScan, complete: Complete, encoder: RowEncoder | None, clock: Callable[[], float]
+) -> Rows:
+    """Sort, cut, project and encode what a scan found; its cost grows with the rows, so it runs where
+    the scan ended."""
+    spec, times = scan.spec, scan.times
+    start = clock()
+    columns, count = complete.columns, complete.count
+    if count:
+        columns, count = finish(spec.finishing, columns, count, ordered=spec.ordered)
+    sorted_at = clock()
+    encoded = None
+    if encoder is not None:
+        encoded = encoder(columns, count) if count else EncodedRows(b"", (), 0)
+    times.sort += sorted_at - start
+    times.collection += clock() - sorted_at
+    return Rows(count, columns if encoder is None else (), encoded)

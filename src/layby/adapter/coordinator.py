@@ -1,0 +1,296 @@
+"""The coordinator: sessions, catalog, timestamps, and the way of each read and write through the parts."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import os
+import secrets
+from collections.abc import Callable, Sequence
+
+from layby.adapter.commit import (
+    CommitRequest,
+    CommitThread,
+    GroupCommit,
+    Oracle,
+    UniqueCheck,
+    arranged_beforehand,
+    now_ms,
+)
+from layby.adapter.locks import LockMode, TableLocks
+from layby.adapter.session import Session
+from layby.adapter.statements import StatementCache
+from layby.adapter.transaction import Transaction
+from layby.compute.arrangement import ArrangementDesc
+from layby.compute.maintenance import TableWrite
+from layby.compute.runtime import MaintenanceRuntime, ThreadMaintenanceRuntime
+from layby.compute.state import ServingState
+from layby.compute.worker import ServingWorker
+from layby.config import SystemParameters
+from layby.errors import SqlError
+from layby.metrics import PeekMetrics
+from layby.peek.pool import ThreadWalkPool, WalkPool
+from layby.sql.catalog import Catalog, Index, Table
+
+log = logging.getLogger("layby.coordinator")
+
+DATABASE = "layby"
+SUPERUSER = "layby"
+
+LARGE_WRITE = 4_096
+"""Rows from which on a write is checked and sorted away from the loop and the commit thread."""
+
+
+class Coordinator:
+    """Owns what sessions share. Everything here runs on the serving loop unless it says otherwise."""
+
+    def __init__(
+        self,
+        parameters: SystemParameters,
+        *,
+        loop: asyncio.AbstractEventLoop,
+        metrics: PeekMetrics,
+        pool: WalkPool | None = None,
+        maintenance: MaintenanceRuntime | None = None,
+    ) -> None:
+        """The pool and the maintenance runtime default to threads, a walk thread for each core."""
+        self.parameters = parameters
+        self.metrics = metrics
+        self.loop = loop
+        self.state = ServingState(now_ms())
+        self._compaction_frontier = self.state.upper - 1
+        self.pool = pool or ThreadWalkPool(os.cpu_count() or 1, self.deliver)
+        self.worker = ServingWorker(self.state, parameters, self.pool, metrics, self._next_turn)
+        self.maintenance = maintenance or ThreadMaintenanceRuntime(
+            self.state, lambda: self._compaction_frontier
+        )
+        commit = GroupCommit(self.state, Oracle(self.state.upper - 1), self.maintenance.submit)
+        self._commits = CommitThread(commit, self.state)
+        self.locks = TableLocks()
+        self.catalog = Catalog(1)
+        self.statements = StatementCache()
+        self.arrangements: dict[int, tuple[ArrangementDesc, ...]] = {}
+        """Of each table: its shard, then its indexes, those under construction included."""
+        self.last_write: dict[int, int] = {}
+        """When each table was last written, for writers that read at an earlier time."""
+        self.reserved_names: set[str] = set()
+        """Names of relations under construction."""
+        self._sessions: dict[int, Session] = {}
+        self._snapshots: dict[Transaction, int] = {}
+        self._next_id = 1
+        self._next_process = 1
+        self._commits_under_way = 0
+        self._closing = False
+
+    def start(self) -> None:
+        """Accept sessions from now on."""
+        log.info("coordinator started at %d", self.state.upper)
+
+    def healthy(self) -> bool:
+        """Return whether statements can be served; from any thread."""
+        return not self._closing
+
+    async def close(self) -> None:
+        """End the sessions, finish the commits under way, and stop the threads."""
+        self._closing = True
+        for session in list(self._sessions.values()):
+            session.close()
+        await asyncio.get_running_loop().run_in_executor(None, self._stop_threads)
+
+    def _stop_threads(self) -> None:
+        self._commits.close()
+        self.maintenance.close()
+        self.pool.close()
+
+    def _next_turn(self, callback: Callable[[], None]) -> None:
+        self.loop.call_soon(callback)
+
+    def deliver(self, callback: Callable[[], None]) -> None:
+        """Run a function on the serving loop; from any thread."""
+        try:
+            self.loop.call_soon_threadsafe(callback)
+        except RuntimeError:  # the loop is closed: nobody waits for the answer any more
+            log.debug("an answer came after the loop had closed")
+
+    # Sessions
+
+    def connect(self, user: str, database: str, parameters: dict[str, str]) -> Session:
+        """Open a session; raises SqlError 28000 or 3D000 (FATAL) where there is no such role or database."""
+        if self._closing:
+            raise SqlError("57P03", "the database system is shutting down")
+        if user != SUPERUSER:
+            raise SqlError("28000", f'role "{user}" does not exist')
+        if database not in ("", DATABASE):
+            raise SqlError("3D000", f'database "{database}" does not exist')
+        process_id = self._next_process
+        self._next_process = self._next_process % (2**31 - 1) + 1
+        session = Session(self, process_id, secrets.randbits(31), user, parameters)
+        self._sessions[process_id] = session
+        return session
+
+    def forget(self, session: Session) -> None:
+        """A session has ended."""
+        self._sessions.pop(session.process_id, None)
+
+    def cancel(self, process_id: int, secret_key: int) -> None:
+        """Cancel what a session has in flight; a wrong key is ignored, as the protocol wants it."""
+        session = self._sessions.get(process_id)
+        if session is not None and secrets.compare_digest(
+            session.secret_key.to_bytes(8, "big", signed=True), secret_key.to_bytes(8, "big", signed=True)
+        ):
+            session.cancel()
+
+    # Catalog
+
+    def new_id(self) -> int:
+        """Return an identity for a table or an arrangement, never used before."""
+        self._next_id += 1
+        return self._next_id
+
+    def change_catalog(self, put: Sequence[Table] = (), remove: Sequence[Table] = ()) -> None:
+        """Put the next version of the catalog in force."""
+        tables = dict(self.catalog.tables)
+        for table in remove:
+            del tables[table.schema, table.name]
+        for table in put:
+            tables[table.schema, table.name] = table
+        self.catalog = Catalog(self.catalog.version + 1, tables)
+
+    def table_by_id(self, table_id: int) -> Table | None:
+        """Return the table of that identity in the catalog in force."""
+        return next((t for t in self.catalog.tables.values() if t.id == table_id), None)
+
+    def arrangement(self, table: Table, index: Index | None) -> ArrangementDesc:
+        """Return the arrangement that a read of the table by `index` (None: its shard) walks."""
+        found = self.arrangements[table.id]
+        return found[0] if index is None else next(d for d in found if d.id == index.id)
+
+    # Reads
+
+    def read_time(self, transaction: Transaction) -> int:
+        """Return the time that a statement reads at: strict serializable, and always ready.
+
+        A write is confirmed once it is visible, so whatever was confirmed lies below `state.upper`, and so
+        no read ever waits for the maintenance runtime.
+        """
+        newest = self.state.upper - 1
+        if not transaction.explicit:
+            return newest
+        if transaction.snapshot is None:
+            transaction.snapshot = newest
+            self._snapshots[transaction] = newest
+        return transaction.snapshot
+
+    def end_reads(self, transaction: Transaction) -> None:
+        """A transaction will read no more: history that only it needed may be compacted."""
+        self._snapshots.pop(transaction, None)
+
+    def _advance_compaction(self) -> None:
+        """Move the compaction frontier; here, on the loop, since a read takes its time and its snapshot in
+        one turn, so the frontier never passes a read that is about to take its snapshot."""
+        newest = self.worker.oldest_wait(self.state.upper - 1)
+        self._compaction_frontier = min(self._snapshots.values(), default=newest)
+        self._compaction_frontier = min(self._compaction_frontier, newest)
+
+    # Writes
+
+    def commit(self, transaction: Transaction, done: Callable[[SqlError | None], None]) -> None:
+        """Write what a transaction has kept; `done` is called on the loop, maybe before this returns.
+
+        The transaction's locks are kept until its owner gives them up.
+        """
+        tables = sorted(transaction.writes)
+        if not tables:
+            done(None)
+            return
+        try:
+            self._lock_in_turn(transaction, tables, lambda: self._prepare(transaction, tables, done))
+        except SqlError as error:
+            done(error)
+
+    def _lock_in_turn(
+        self, transaction: Transaction, tables: Sequence[int], then: Callable[[], None]
+    ) -> None:
+        for at, table_id in enumerate(tables):
+            rest = tables[at + 1 :]
+            granted = lambda rest=rest: self._lock_in_turn(transaction, rest, then)  # noqa: E731
+            if not self.locks.acquire(transaction.owner, table_id, LockMode.SHARED, granted):
+                return
+        then()
+
+    def _prepare(
+        self, transaction: Transaction, tables: Sequence[int], done: Callable[[SqlError | None], None]
+    ) -> None:
+        """Sort large writes apart, then submit all to the commit thread."""
+        writes: list[TableWrite] = []
+        checks: dict[int, tuple[UniqueCheck, ...]] = {}
+        for table_id in tables:
+            table = self.table_by_id(table_id)
+            updates = transaction.written(table_id)
+            if table is None or updates is None:
+                done(SqlError("42P01", "a table written in this transaction no longer exists"))
+                return
+            writes.append(TableWrite(table_id, updates))
+            found = tuple(
+                UniqueCheck(index, self.arrangement(table, index), key_names(table, index))
+                for index in table.indexes
+                if index.unique
+            )
+            if found:
+                checks[table_id] = found
+        self._commits_under_way += 1
+
+        def confirmed(result: SqlError | int) -> None:
+            self._commits_under_way -= 1
+            if isinstance(result, int):
+                for table_id in tables:
+                    self.last_write[table_id] = result
+                self._advance_compaction()
+                done(None)
+            else:
+                done(result)
+
+        def submit(ready: tuple[TableWrite, ...]) -> None:
+            self._commits.submit(
+                CommitRequest(ready, checks, lambda result: self.deliver(lambda: confirmed(result)))
+            )
+
+        if all(len(w.updates.diffs) < LARGE_WRITE for w in writes):
+            submit(tuple(writes))
+            return
+        arrangements = {table_id: self.arrangements[table_id] for table_id in tables}
+
+        def sort_apart() -> None:
+            try:
+                ready = tuple(arranged_beforehand(w, arrangements[w.table_id]) for w in writes)
+            except SqlError as error:
+                failed = error
+                self.deliver(lambda: confirmed(failed))
+            else:
+                submit(ready)
+
+        self.maintenance.run_apart(sort_apart)
+
+    def run_apart(self, job: Callable[[], object], then: Callable[[object], None]) -> None:
+        """Run a long job off the loop, then `then` on the loop with its result, or with the SqlError or
+        other exception that it raised."""
+
+        def run() -> None:
+            result: object
+            try:
+                result = job()
+            except Exception as error:  # noqa: BLE001 - handed to the statement that waits for it
+                result = error
+            self.deliver(lambda: then(result))
+
+        self.maintenance.run_apart(run)
+
+
+def key_names(table: Table, index: Index) -> tuple[str, ...]:
+    """Return the names of an index's key columns, as error details show them."""
+    from layby.expr.scalar import ColumnRef
+
+    return tuple(
+        table.desc.columns[k.expr.index].name if isinstance(k.expr, ColumnRef) else "expression"
+        for k in index.keys
+    )

@@ -1,0 +1,169 @@
+"""INSERT, UPDATE, DELETE and COPY: rows read or received become updates that the transaction keeps."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from layby.adapter.constraints import check_rows
+from layby.adapter.copy_format import header_line
+from layby.adapter.copy_in import CopyIn
+from layby.adapter.execution import Execution
+from layby.adapter.locks import LockMode
+from layby.adapter.outcome import CommandOutcome, CopyInOutcome, CopyOutOutcome, EncoderFor, FailureOutcome
+from layby.adapter.reads import read
+from layby.compute.arrangement import Updates
+from layby.errors import InternalError, SqlError
+from layby.peek.answer import Failed, PeekResponse, Rows
+from layby.sql.catalog import Table
+from layby.sql.plan import CopyPlan, DeletePlan, InsertPlan, UpdatePlan
+from layby.types.column import Column, concat
+from layby.types.scalar import PhysicalValue
+
+if TYPE_CHECKING:
+    from layby.adapter.session import Session
+
+_LARGE = 4_096
+"""Rows from which on a statement's rows are checked away from the loop."""
+
+
+def run(
+    session: Session,
+    plan: InsertPlan | UpdatePlan | DeletePlan,
+    params: tuple[PhysicalValue, ...],
+    execution: Execution,
+) -> None:
+    """Run a statement that writes; its rows are kept until the transaction commits."""
+    transaction = session.open_transaction()
+    _refuse_read_only(session, plan)
+    table = plan.table
+
+    def go_on() -> None:
+        read(session, plan.select, params, None, execution, answered)
+
+    def answered(response: PeekResponse) -> None:
+        if isinstance(response, Failed):
+            execution.finish(FailureOutcome(response.error))
+            return
+        _keep(session, plan, response, execution)
+
+    if isinstance(plan, InsertPlan):
+        go_on()
+        return
+
+    def locked() -> None:
+        execution.cancel = None
+        snapshot = transaction.snapshot
+        if snapshot is not None and session.coordinator.last_write.get(table.id, 0) > snapshot:
+            raise SqlError("40001", "could not serialize access due to concurrent update")
+        go_on()
+
+    def granted() -> None:
+        try:
+            locked()
+        except SqlError as error:
+            execution.fail(error)
+
+    locks, owner = session.coordinator.locks, transaction.owner
+    if locks.acquire(owner, table.id, LockMode.EXCLUSIVE, granted):
+        locked()
+    else:
+        execution.cancel = execution.fail
+
+
+def _keep(
+    session: Session, plan: InsertPlan | UpdatePlan | DeletePlan, rows: Rows, execution: Execution
+) -> None:
+    """Turn the rows of a statement's read into updates, checked, and keep them."""
+    table, count = plan.table, rows.count
+    arity = len(table.desc.columns)
+
+    def updates() -> Updates:
+        columns = rows.columns
+        match plan:
+            case InsertPlan():
+                check_rows(table, columns)
+                return Updates(columns, np.ones(count, np.int64))
+            case DeletePlan():
+                return Updates(columns, np.full(count, -1, np.int64))
+            case UpdatePlan():
+                new = columns[arity:]
+                check_rows(table, new)
+                both = tuple(concat([a, b]) for a, b in zip(columns[:arity], new, strict=True))
+                return Updates(both, np.repeat(np.array([-1, 1]), count))
+
+    verb = {InsertPlan: "INSERT 0", UpdatePlan: "UPDATE", DeletePlan: "DELETE"}[type(plan)]
+    tag = f"{verb} {count}"
+    if not count:
+        execution.finish(CommandOutcome(tag))
+        return
+    if count < _LARGE:
+        session.open_transaction().write(table.id, updates())
+        execution.finish(CommandOutcome(tag))
+    else:
+        _keep_apart(session, table, updates, tag, execution)
+
+
+def _keep_apart(
+    session: Session, table: Table, updates: Callable[[], Updates], tag: str, execution: Execution
+) -> None:
+    """Make and check many rows away from the loop, then keep them."""
+    transaction = session.open_transaction()
+
+    def made(result: object) -> None:
+        if execution.ended:
+            return
+        if isinstance(result, Updates):
+            transaction.write(table.id, result)
+            execution.finish(CommandOutcome(tag))
+        elif isinstance(result, BaseException):
+            execution.fail(result)
+
+    execution.cancel = execution.fail
+    session.coordinator.run_apart(updates, made)
+
+
+def copy(session: Session, plan: CopyPlan, encoder_for: EncoderFor, execution: Execution) -> None:
+    """Run COPY: a sink for the client's lines, or the lines of a table or query."""
+    select = plan.select
+    if select is None:
+        _refuse_read_only(session, plan)
+        _copy_in(session, plan, execution)
+        return
+    encoder = encoder_for(select.columns, plan.options)
+    header = header_line([c.name for c in select.columns], plan.options) if plan.options.header else b""
+
+    def answered(response: PeekResponse) -> None:
+        if isinstance(response, Failed):
+            execution.finish(FailureOutcome(response.error))
+        elif response.encoded is None:
+            execution.fail(InternalError("COPY came to rows that are not encoded"))
+        else:
+            tag = f"COPY {response.count}"
+            execution.finish(CopyOutOutcome(tag, len(select.columns), response.encoded, header))
+
+    read(session, select, (), encoder, execution, answered)
+
+
+def _copy_in(session: Session, plan: CopyPlan, execution: Execution) -> None:
+    transaction, table = session.open_transaction(), plan.table
+    if table is None:
+        raise InternalError("COPY FROM names no table")
+
+    def received(columns: Sequence[Column], count: int) -> None:
+        transaction.write(table.id, Updates(tuple(columns), np.ones(count, np.int64)))
+        execution.finish(CommandOutcome(f"COPY {count}"))
+
+    sink = CopyIn(session, table, plan, received, execution.fail)
+    outcome = CopyInOutcome(len(plan.columns), sink)
+    # The sink's own outcome follows later, by the same callback; so this one does not end the execution.
+    execution.cancel = sink.abort
+    execution.announce(outcome)
+
+
+def _refuse_read_only(session: Session, plan: object) -> None:
+    if session.variables.get("transaction_read_only") == "on":
+        verb = type(plan).__name__.removesuffix("Plan").upper()
+        raise SqlError("25006", f"cannot execute {verb} in a read-only transaction")

@@ -1,0 +1,60 @@
+"""The values that a session supplies to a statement: `now()`, `current_user`, `current_setting(...)`."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator, Mapping
+from typing import TYPE_CHECKING, Final
+
+from layby.errors import SqlError
+from layby.types.scalar import PhysicalValue
+
+if TYPE_CHECKING:
+    from layby.adapter.session import Session
+
+_DAY_US: Final = 86_400_000_000
+_SETTING: Final = "setting:"
+
+
+class Environment(Mapping[str, PhysicalValue]):
+    """Session values by name, looked up only as a plan asks for them."""
+
+    __slots__ = ("_session",)
+
+    def __init__(self, session: Session) -> None:
+        self._session = session
+
+    def __getitem__(self, name: str) -> PhysicalValue:
+        session = self._session
+        match name:
+            case "now":
+                transaction = session.transaction
+                return _now_us() if transaction is None else transaction.started_us
+            case "clock_timestamp":
+                return _now_us()
+            case "current_date":
+                return int(_now_us() // _DAY_US)
+            case "current_user" | "session_user":
+                return session.user
+            case "current_database":
+                return "layby"
+            case "current_schema":
+                return "public"
+            case "pg_backend_pid":
+                return session.process_id
+        if name.startswith(_SETTING):
+            setting = name[len(_SETTING) :].lower()
+            value = session.variables.get(setting)
+            return session.coordinator.parameters.show(setting) if value is None else value
+        raise SqlError("42704", f'unrecognized session value "{name}"')
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(())
+
+    def __len__(self) -> int:
+        return 0
+
+
+def _now_us() -> int:
+    """Return microseconds since 2000-01-01 UTC."""
+    return time.time_ns() // 1000 - 946_684_800_000_000

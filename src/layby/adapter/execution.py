@@ -1,0 +1,54 @@
+"""Executions: one statement under way in a session, which ends once, now or later."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from layby.adapter.outcome import FailureOutcome, Outcome
+from layby.errors import InternalError, SqlError
+
+
+class Execution:
+    """Joins the two ways an outcome takes: returned from the call, or by callback once that has returned.
+
+    `cancel` is what ends the part under way (a pending peek, a wait for a lock); None where it cannot be
+    ended any more, as a commit.
+    """
+
+    __slots__ = ("_deferred", "_on_outcome", "cancel", "ended", "result")
+
+    def __init__(self, on_outcome: Callable[[Outcome], None]) -> None:
+        self._on_outcome = on_outcome
+        self._deferred = False
+        self.ended = False
+        self.result: Outcome | None = None
+        self.cancel: Callable[[SqlError], None] | None = None
+
+    def defer(self) -> Outcome | None:
+        """Return the outcome if it is there; if not, the callback gets it."""
+        self._deferred = True
+        return self.result
+
+    def finish(self, outcome: Outcome) -> None:
+        """End the statement; what comes after its end (it was cancelled) is dropped."""
+        if self.ended:
+            return
+        self.ended = True
+        self.cancel = None
+        if self._deferred:
+            self._on_outcome(outcome)
+        else:
+            self.result = outcome
+
+    def announce(self, outcome: Outcome) -> None:
+        """Hand out an outcome that does not end the statement: COPY waits for the client's data."""
+        if self._deferred:
+            self._on_outcome(outcome)
+        else:
+            self.result = outcome
+
+    def fail(self, error: BaseException) -> None:
+        """End the statement with an error."""
+        if not isinstance(error, SqlError):
+            error = InternalError(f"{type(error).__name__}: {error}")
+        self.finish(FailureOutcome(error))

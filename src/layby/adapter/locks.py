@@ -1,0 +1,121 @@
+"""Table locks: what keeps a read-then-write statement and other writes of the same table apart.
+
+UPDATE and DELETE read rows and write their successors, so nothing else may write the table between the two:
+they hold it exclusively until their transaction ends. A write that read nothing (INSERT, COPY) holds it
+shared from its commit until readers can see it. Reads take no lock at all.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from enum import Enum
+
+from layby.errors import SqlError
+
+
+class LockMode(Enum):
+    """How a table is held."""
+
+    SHARED = "shared"
+    EXCLUSIVE = "exclusive"
+
+
+class LockOwner:
+    """A transaction, as far as locks know it."""
+
+    __slots__ = ("held", "waits_for")
+
+    def __init__(self) -> None:
+        self.held: dict[int, LockMode] = {}
+        self.waits_for: int | None = None
+
+
+@dataclass(slots=True)
+class _Waiter:
+    owner: LockOwner
+    mode: LockMode
+    granted: Callable[[], None]
+
+
+@dataclass(slots=True)
+class _Lock:
+    holders: dict[LockOwner, LockMode] = field(default_factory=dict)
+    queue: list[_Waiter] = field(default_factory=list)
+
+
+class TableLocks:
+    """All table locks; first come, first served; a cycle of waiters is refused (40P01)."""
+
+    def __init__(self) -> None:
+        self._locks: dict[int, _Lock] = {}
+
+    def acquire(self, owner: LockOwner, table_id: int, mode: LockMode, granted: Callable[[], None]) -> bool:
+        """Take the lock now (True), or have `granted` called when it is taken.
+
+        What is already held in the same or a stronger mode is taken at once; nobody asks for more than he
+        holds. Raises SqlError 40P01 where waiting would close a cycle; then nothing has changed. An owner
+        waits for one table at a time.
+        """
+        lock = self._locks.setdefault(table_id, _Lock())
+        held = owner.held.get(table_id)
+        if held is LockMode.EXCLUSIVE or held is mode:
+            return True
+        if not lock.queue and self._compatible(lock, owner, mode):
+            self._hold(lock, owner, table_id, mode)
+            return True
+        self._refuse_cycle(owner, table_id)
+        owner.waits_for = table_id
+        lock.queue.append(_Waiter(owner, mode, granted))
+        return False
+
+    def release_all(self, owner: LockOwner) -> None:
+        """Give up all that `owner` holds or waits for, and let in whoever comes next."""
+        tables = set(owner.held)
+        if owner.waits_for is not None:
+            tables.add(owner.waits_for)
+            lock = self._locks[owner.waits_for]
+            lock.queue = [w for w in lock.queue if w.owner is not owner]
+            owner.waits_for = None
+        owner.held.clear()
+        admitted: list[_Waiter] = []
+        for table_id in tables:
+            lock = self._locks[table_id]
+            lock.holders.pop(owner, None)
+            while lock.queue and self._compatible(lock, lock.queue[0].owner, lock.queue[0].mode):
+                waiter = lock.queue.pop(0)
+                waiter.owner.waits_for = None
+                self._hold(lock, waiter.owner, table_id, waiter.mode)
+                admitted.append(waiter)
+            if not lock.holders and not lock.queue:
+                del self._locks[table_id]
+        for waiter in admitted:
+            waiter.granted()
+
+    def held(self) -> int:
+        """Return how many tables are locked."""
+        return len(self._locks)
+
+    @staticmethod
+    def _compatible(lock: _Lock, owner: LockOwner, mode: LockMode) -> bool:
+        others = [m for o, m in lock.holders.items() if o is not owner]
+        return not others or (mode is LockMode.SHARED and LockMode.EXCLUSIVE not in others)
+
+    @staticmethod
+    def _hold(lock: _Lock, owner: LockOwner, table_id: int, mode: LockMode) -> None:
+        lock.holders[owner] = mode
+        owner.held[table_id] = mode
+
+    def _refuse_cycle(self, owner: LockOwner, table_id: int) -> None:
+        """Raise 40P01 where whoever is before `owner` at the table waits, however indirectly, for `owner`."""
+        tables, seen = [table_id], {table_id}
+        while tables:
+            lock = self._locks[tables.pop()]
+            for other in (*lock.holders, *(waiter.owner for waiter in lock.queue)):
+                wanted = other.waits_for
+                if wanted is None or wanted in seen:
+                    continue
+                if owner in self._locks[wanted].holders:
+                    raise SqlError("40P01", "deadlock detected")
+                seen.add(wanted)
+                tables.append(wanted)

@@ -1,0 +1,128 @@
+"""Reads: from a select plan to a peek of the serving worker."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from layby.adapter.environment import Environment
+from layby.adapter.execution import Execution
+from layby.compute.arrangement import ArrangementDesc, Updates, arrange
+from layby.errors import SqlError
+from layby.memory.arena import HEAP
+from layby.peek.answer import Failed, PeekResponse, RowEncoder
+from layby.peek.pending import PendingPeek
+from layby.peek.scan import PeekSpec
+from layby.sql.instantiate import instantiate, instantiate_series, instantiate_values
+from layby.sql.plan import SelectPlan, SeriesSource, TableSource
+from layby.trace.batch import Batch
+from layby.trace.series import constant_batch, series_batch
+from layby.types.scalar import PhysicalValue
+
+if TYPE_CHECKING:
+    from layby.adapter.session import Session
+
+_LARGE_OVERLAY = 4_096
+"""Rows of a transaction's own writes from which on they are arranged away from the loop."""
+
+
+def read(
+    session: Session,
+    plan: SelectPlan,
+    params: tuple[PhysicalValue, ...],
+    encoder: RowEncoder | None,
+    execution: Execution,
+    then: Callable[[PeekResponse], None],
+) -> None:
+    """Run a select plan; `then` gets its answer, maybe before this returns. Raises SqlError."""
+    coordinator = session.coordinator
+    environment = Environment(session)
+    ready = instantiate(plan, params, environment)
+    source = plan.source
+    target: int | tuple[Batch, ...]
+    overlay: tuple[Batch, ...] = ()
+    timestamp = coordinator.state.upper - 1
+    if isinstance(source, TableSource):
+        table = source.table
+        name = table.name if source.index is None else source.index.name
+        if table.rows is not None:
+            columns = table.rows()
+            target = (constant_batch(columns, table.desc.types),)
+        else:
+            transaction = session.transaction
+            desc = coordinator.arrangement(table, source.index)
+            target = desc.id
+            if transaction is not None:
+                timestamp = coordinator.read_time(transaction)
+                own = transaction.written(table.id)
+                if own is not None:
+                    spec = PeekSpec(
+                        name,
+                        timestamp,
+                        ready.constraints,
+                        ready.reverse,
+                        ready.ordered,
+                        ready.mfp,
+                        ready.finishing,
+                    )
+                    _read_over(session, spec, desc, own, encoder, execution, then)
+                    return
+    elif isinstance(source, SeriesSource):
+        name = "generate_series"
+        start, stop, step = instantiate_series(source, params, environment)
+        target = (series_batch(start, stop, step, source.type),)
+    else:
+        name = "values"
+        columns = instantiate_values(source, params, environment)
+        target = (constant_batch(columns, source.types, len(source.rows)),)
+    spec = PeekSpec(
+        name, timestamp, ready.constraints, ready.reverse, ready.ordered, ready.mfp, ready.finishing
+    )
+    _peek(session, PendingPeek(spec, target, encoder, then, overlay), execution)
+
+
+def _peek(session: Session, pending: PendingPeek, execution: Execution) -> None:
+    worker = session.coordinator.worker
+    response = worker.peek(pending)
+    if response is not None:
+        pending.respond(response)
+    else:
+        execution.cancel = lambda error: worker.cancel(pending, error)
+
+
+def _read_over(
+    session: Session,
+    spec: PeekSpec,
+    desc: ArrangementDesc,
+    own: Updates,
+    encoder: RowEncoder | None,
+    execution: Execution,
+    then: Callable[[PeekResponse], None],
+) -> None:
+    """Read with the transaction's own writes laid over the snapshot, arranged like what is read."""
+
+    def arranged() -> Batch:
+        times = np.full(len(own.diffs), spec.timestamp, np.int64)
+        both = arrange(desc, own, times, spec.timestamp, spec.timestamp + 1, HEAP)
+        if len(both.errs):
+            message = both.errs.columns[1].value(0)
+            raise SqlError(str(both.errs.columns[0].value(0)), str(message))
+        return both.oks
+
+    def go_on(batch: object) -> None:
+        if execution.ended:
+            return
+        if isinstance(batch, Batch):
+            _peek(session, PendingPeek(spec, desc.id, encoder, then, (batch,)), execution)
+        elif isinstance(batch, SqlError):
+            then(Failed(batch))
+        elif isinstance(batch, Exception):
+            execution.fail(batch)
+
+    if len(own.diffs) < _LARGE_OVERLAY:
+        go_on(arranged())
+    else:
+        execution.cancel = lambda error: then(Failed(error))
+        session.coordinator.run_apart(arranged, go_on)

@@ -1,0 +1,498 @@
+"""Sessions: prepared statements, portals and the transaction of one client, whatever protocol it speaks."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from layby.adapter import ddl, dml, settings
+from layby.adapter.execution import Execution
+from layby.adapter.outcome import (
+    CommandOutcome,
+    EncoderFor,
+    FailureOutcome,
+    Outcome,
+    ResultDesc,
+    RowsOutcome,
+)
+from layby.adapter.reads import read
+from layby.adapter.transaction import Transaction
+from layby.adapter.variables import REPORTED_FIXED, VARIABLES, SessionVariables, milliseconds
+from layby.errors import SqlError
+from layby.peek.answer import Failed, PeekResponse
+from layby.sql.parse import ParsedStatement
+from layby.sql.plan import (
+    CopyPlan,
+    CreateIndexPlan,
+    CreateTablePlan,
+    DeletePlan,
+    DiscardPlan,
+    DropPlan,
+    ExplainPlan,
+    InsertPlan,
+    PlannedStatement,
+    SelectPlan,
+    SetPlan,
+    ShowPlan,
+    TransactionPlan,
+    UpdatePlan,
+)
+from layby.types.scalar import BY_OID, UNKNOWN, PhysicalValue, SqlType
+
+if TYPE_CHECKING:
+    from layby.adapter.coordinator import Coordinator
+
+log = logging.getLogger("layby.session")
+
+
+@dataclass(frozen=True, slots=True)
+class Notice:
+    """A message beside the answer."""
+
+    severity: str
+    sqlstate: str
+    message: str
+    detail: str | None = None
+    hint: str | None = None
+
+
+@dataclass(slots=True)
+class _Prepared:
+    """A prepared statement; `parsed` is None for an empty text. `planned` may be of an older catalog."""
+
+    parsed: ParsedStatement | None
+    param_types: tuple[SqlType | None, ...]
+    planned: PlannedStatement | None
+
+
+@dataclass(slots=True)
+class _Portal:
+    prepared: _Prepared
+    params: tuple[PhysicalValue, ...]
+
+
+class Session:
+    """One client's session. All calls are made on the serving loop.
+
+    `execute_...` and `sync` return the outcome, or None and call back later, once.
+    """
+
+    def __init__(
+        self,
+        coordinator: Coordinator,
+        process_id: int,
+        secret_key: int,
+        user: str,
+        parameters: dict[str, str],
+    ) -> None:
+        """Open a session; `parameters` are those of the client's startup message."""
+        self.coordinator = coordinator
+        self.process_id = process_id
+        self.secret_key = secret_key
+        self.user = user
+        self.variables = SessionVariables()
+        self.transaction: Transaction | None = None
+        self.notices: list[Notice] = []
+        self._prepared: dict[str, _Prepared] = {}
+        self._portals: dict[str, _Portal] = {}
+        self._execution: Execution | None = None
+        self._closed = False
+        for name, value in parameters.items():
+            if name.lower() in VARIABLES:
+                try:
+                    self.variables.start_with(name.lower(), value)
+                except SqlError as error:
+                    # Drivers send settings of their machine (a time zone, say) unasked; refusing the
+                    # connection for one would lock them out.
+                    self.notices.append(Notice("WARNING", error.sqlstate, error.message, error.detail))
+
+    # What a client is told
+
+    @property
+    def status(self) -> bytes:
+        """`I` outside a transaction block, `T` in one, `E` in a failed one."""
+        transaction = self.transaction
+        if transaction is None or not transaction.explicit:
+            return b"I"
+        return b"E" if transaction.failed else b"T"
+
+    def reported_parameters(self) -> dict[str, str]:
+        """Return the parameters that a client is told at its start."""
+        return {**self.variables.reported(), **REPORTED_FIXED, "session_authorization": self.user}
+
+    def take_notices(self) -> list[Notice]:
+        """Return and forget the notices since the last call."""
+        if not self.notices:
+            return []
+        taken, self.notices = self.notices, []
+        return taken
+
+    def take_parameter_changes(self) -> list[tuple[str, str]]:
+        """Return and forget the reported parameters that changed since the last call."""
+        if not self.variables.changes:
+            return []
+        taken, self.variables.changes = self.variables.changes, {}
+        return list(taken.items())
+
+    # Statements and portals
+
+    def parse_script(self, sql: str) -> list[ParsedStatement]:
+        """Return the statements of a simple query's text; raises SqlError 42601."""
+        return self.coordinator.statements.parse(sql)
+
+    def prepare(self, name: str, sql: str, param_oids: Sequence[int]) -> None:
+        """Make a prepared statement of one statement's text; raises what parsing and planning raise."""
+        if name and name in self._prepared:
+            raise SqlError("42P05", f'prepared statement "{name}" already exists')
+        self._prepared.pop(name, None)
+        statements = self.parse_script(sql)
+        if len(statements) > 1:
+            raise SqlError("42601", "cannot insert multiple commands into a prepared statement")
+        types: list[SqlType | None] = []
+        for oid in param_oids:
+            type_ = None if oid == 0 else BY_OID.get(oid)
+            if oid and type_ is None:
+                type_ = settings.parameter_type(oid)
+            types.append(None if type_ is UNKNOWN else type_)
+        prepared = _Prepared(statements[0] if statements else None, tuple(types), None)
+        if prepared.parsed is not None:
+            self._refuse_in_failed_block(prepared.parsed)
+            prepared.planned = self.coordinator.statements.plan(
+                prepared.parsed, self.coordinator.catalog, prepared.param_types
+            )
+        self._prepared[name] = prepared
+
+    def describe_statement(self, name: str) -> tuple[tuple[SqlType, ...], ResultDesc | None]:
+        """Return a statement's parameter types and result columns; raises SqlError 26000."""
+        planned = self._planned(self._statement(name))
+        return ((), None) if planned is None else (planned.params, planned.columns)
+
+    def bind(self, portal: str, statement: str, params: Sequence[PhysicalValue]) -> None:
+        """Make a portal; raises SqlError 26000, 42P03, or 08P01 for a wrong number of parameters."""
+        prepared = self._statement(statement)
+        expected = 0 if prepared.planned is None else len(prepared.planned.params)
+        if len(params) != expected:
+            raise SqlError(
+                "08P01",
+                f"bind message supplies {len(params)} parameters, but prepared statement "
+                f'"{statement}" requires {expected}',
+            )
+        if portal and portal in self._portals:
+            raise SqlError("42P03", f'cursor "{portal}" already exists')
+        self._portals[portal] = _Portal(prepared, tuple(params))
+
+    def describe_portal(self, portal: str) -> ResultDesc | None:
+        """Return a portal's result columns; raises SqlError 34000."""
+        planned = self._planned(self._portal(portal).prepared)
+        return None if planned is None else planned.columns
+
+    def close_statement(self, name: str) -> None:
+        """Drop a prepared statement, if there is one of that name."""
+        self._prepared.pop(name, None)
+
+    def close_portal(self, name: str) -> None:
+        """Drop a portal, if there is one of that name."""
+        self._portals.pop(name, None)
+
+    def discard_statements(self, name: str | None = None) -> None:
+        """Drop one prepared statement (26000 where there is none of that name), or all."""
+        if name is None:
+            self._prepared.clear()
+        elif self._prepared.pop(name, None) is None:
+            raise SqlError("26000", f'prepared statement "{name}" does not exist')
+
+    def discard_portals(self) -> None:
+        """Drop all portals."""
+        self._portals.clear()
+
+    # Execution
+
+    def execute_statement(
+        self, parsed: ParsedStatement, encoder_for: EncoderFor, on_outcome: Callable[[Outcome], None]
+    ) -> Outcome | None:
+        """Run one statement of a script."""
+        try:
+            self._refuse_in_failed_block(parsed)
+            planned = self.coordinator.statements.plan(parsed, self.coordinator.catalog)
+            if planned.params:
+                raise SqlError("42P02", "there is no parameter $1")
+        except SqlError as error:
+            return self._failed(error)
+        return self._run(planned, (), encoder_for, on_outcome)
+
+    def execute_portal(
+        self, portal: str, encoder_for: EncoderFor, on_outcome: Callable[[Outcome], None]
+    ) -> Outcome | None:
+        """Run a portal to its end."""
+        try:
+            found = self._portal(portal)
+            if found.prepared.parsed is None:
+                return CommandOutcome("")
+            self._refuse_in_failed_block(found.prepared.parsed)
+            planned = self._planned(found.prepared)
+        except SqlError as error:
+            return self._failed(error)
+        if planned is None:
+            return CommandOutcome("")
+        return self._run(planned, found.params, encoder_for, on_outcome)
+
+    def sync(self, on_outcome: Callable[[Outcome], None]) -> Outcome | None:
+        """End the implicit transaction, if one is open: commit what it wrote."""
+        if self._portals and (self.transaction is None or not self.transaction.explicit):
+            self._portals.clear()
+        transaction = self.transaction
+        if transaction is None or transaction.explicit:
+            return CommandOutcome("")
+        if transaction.failed:
+            self._rolled_back(transaction)
+            return CommandOutcome("")
+        execution = self._begin_execution(on_outcome)
+        self.commit(transaction, execution, "")
+        return execution.defer()
+
+    def fail(self) -> None:
+        """Note that a message failed: an implicit transaction is rolled back, a block has failed."""
+        transaction = self.transaction
+        if transaction is None:
+            return
+        transaction.failed = True
+        if not transaction.explicit:
+            self._rolled_back(transaction)
+
+    def cancel(self, error: SqlError | None = None) -> None:
+        """End what is in flight (57014); what cannot be ended any more goes on."""
+        execution = self._execution
+        if execution is None or execution.ended or execution.cancel is None:
+            return
+        execution.cancel(error or SqlError("57014", "canceling statement due to user request"))
+
+    def close(self) -> None:
+        """End the session: cancel what is in flight and roll back."""
+        if self._closed:
+            return
+        self._closed = True
+        self.cancel()
+        if self.transaction is not None and not self._committing():
+            self._rolled_back(self.transaction)
+        self.coordinator.forget(self)
+
+    # For the modules that run statements
+
+    def open_transaction(self) -> Transaction:
+        """Return the transaction under way, an implicit one begun if there is none."""
+        if self.transaction is None:
+            self.transaction = Transaction(explicit=False)
+            self.variables.begin()
+        return self.transaction
+
+    def commit(self, transaction: Transaction, execution: Execution, tag: str) -> None:
+        """Commit a transaction and finish `execution` with the tag, or with the error it came to."""
+        coordinator = self.coordinator
+        execution.cancel = None
+
+        def done(error: SqlError | None) -> None:
+            if error is not None:
+                self._rolled_back(transaction)
+                execution.fail(error)
+                return
+            for finish in transaction.at_commit:
+                finish()
+            self._end(transaction, committed=True)
+            execution.finish(CommandOutcome(tag))
+
+        if transaction.writes:
+
+            def give_up(error: SqlError) -> None:
+                if transaction.owner.waits_for is not None:
+                    done(error)
+
+            execution.cancel = give_up
+        coordinator.commit(transaction, done)
+
+    def roll_back(self) -> None:
+        """Roll the transaction under way back."""
+        if self.transaction is not None:
+            self._rolled_back(self.transaction)
+
+    def notice(self, message: str, sqlstate: str = "00000", severity: str = "NOTICE") -> None:
+        """Tell the client something beside the answer."""
+        self.notices.append(Notice(severity, sqlstate, message))
+
+    # Private
+
+    def _run(
+        self,
+        planned: PlannedStatement,
+        params: tuple[PhysicalValue, ...],
+        encoder_for: EncoderFor,
+        on_outcome: Callable[[Outcome], None],
+    ) -> Outcome | None:
+        execution = self._begin_execution(on_outcome)
+        plan = planned.plan
+        try:
+            if isinstance(plan, SelectPlan):
+                self._select(plan, params, encoder_for, execution)
+            else:
+                self._dispatch(planned, params, encoder_for, execution)
+        except SqlError as error:
+            execution.fail(error)
+        except Exception as error:
+            log.exception("a statement raised")
+            execution.fail(error)
+        outcome = execution.defer()
+        if outcome is None:
+            self._start_timeout(execution)
+        elif isinstance(outcome, FailureOutcome):
+            self.fail()
+        return outcome
+
+    def _begin_execution(self, on_outcome: Callable[[Outcome], None]) -> Execution:
+        def later(outcome: Outcome) -> None:
+            if isinstance(outcome, FailureOutcome):
+                self.fail()
+            if not self._closed:
+                on_outcome(outcome)
+
+        self._execution = execution = Execution(later)
+        return execution
+
+    def _select(
+        self,
+        plan: SelectPlan,
+        params: tuple[PhysicalValue, ...],
+        encoder_for: EncoderFor,
+        execution: Execution,
+    ) -> None:
+        desc = plan.columns
+
+        def answered(response: PeekResponse) -> None:
+            if isinstance(response, Failed):
+                execution.finish(FailureOutcome(response.error))
+            else:
+                execution.finish(
+                    RowsOutcome(
+                        desc, f"SELECT {response.count}", response.count, response.encoded, response.columns
+                    )
+                )
+
+        read(self, plan, params, encoder_for(desc), execution, answered)
+
+    def _dispatch(
+        self,
+        planned: PlannedStatement,
+        params: tuple[PhysicalValue, ...],
+        encoder_for: EncoderFor,
+        execution: Execution,
+    ) -> None:
+        plan = planned.plan
+        match plan:
+            case InsertPlan() | UpdatePlan() | DeletePlan():
+                dml.run(self, plan, params, execution)
+            case CopyPlan():
+                dml.copy(self, plan, encoder_for, execution)
+            case CreateTablePlan():
+                ddl.create_table(self, plan, execution)
+            case CreateIndexPlan():
+                ddl.create_index(self, plan, execution)
+            case DropPlan():
+                ddl.drop(self, plan, execution)
+            case ExplainPlan():
+                settings.explain(plan, encoder_for, execution)
+            case ShowPlan():
+                settings.show(self, plan, encoder_for, execution)
+            case SetPlan():
+                settings.set_parameter(self, plan, execution)
+            case TransactionPlan():
+                self._transaction(plan, execution)
+            case DiscardPlan():
+                settings.discard(self, plan, execution)
+            case SelectPlan():
+                self._select(plan, params, encoder_for, execution)
+
+    def _transaction(self, plan: TransactionPlan, execution: Execution) -> None:
+        transaction = self.transaction
+        in_block = transaction is not None and transaction.explicit
+        if plan.kind == "begin":
+            if in_block:
+                self.notice("there is already a transaction in progress", "25001", "WARNING")
+            else:
+                self.open_transaction().explicit = True
+            if plan.isolation is not None:
+                self.variables.set("transaction_isolation", plan.isolation, local=True)
+            execution.finish(CommandOutcome("BEGIN"))
+        elif transaction is None or not in_block:
+            self.notice("there is no transaction in progress", "25P01", "WARNING")
+            execution.finish(CommandOutcome(plan.kind.upper()))
+        elif plan.kind == "rollback" or transaction.failed:
+            self._rolled_back(transaction)
+            execution.finish(CommandOutcome("ROLLBACK"))
+        else:
+            self.commit(transaction, execution, "COMMIT")
+
+    def _rolled_back(self, transaction: Transaction) -> None:
+        for undo in reversed(transaction.undo):
+            undo()
+        self._end(transaction, committed=False)
+
+    def _end(self, transaction: Transaction, *, committed: bool) -> None:
+        self.coordinator.end_reads(transaction)
+        self.coordinator.locks.release_all(transaction.owner)
+        self.variables.end(committed=committed)
+        if self.transaction is transaction:
+            self.transaction = None
+            self._portals.clear()
+
+    def _committing(self) -> bool:
+        """Whether a commit is under way that can no longer be taken back."""
+        execution = self._execution
+        return execution is not None and not execution.ended and execution.cancel is None
+
+    def _failed(self, error: SqlError) -> Outcome:
+        self.fail()
+        return FailureOutcome(error)
+
+    def _refuse_in_failed_block(self, parsed: ParsedStatement) -> None:
+        transaction = self.transaction
+        if transaction is not None and transaction.failed and parsed.kind != "transaction_stmt":
+            raise SqlError(
+                "25P02", "current transaction is aborted, commands ignored until end of transaction block"
+            )
+
+    def _statement(self, name: str) -> _Prepared:
+        found = self._prepared.get(name)
+        if found is None:
+            message = f'prepared statement "{name}"' if name else "unnamed prepared statement"
+            raise SqlError("26000", f"{message} does not exist")
+        return found
+
+    def _portal(self, name: str) -> _Portal:
+        found = self._portals.get(name)
+        if found is None:
+            raise SqlError("34000", f'portal "{name}" does not exist')
+        return found
+
+    def _planned(self, prepared: _Prepared) -> PlannedStatement | None:
+        """Return the plan under the catalog in force; raises SqlError 0A000 where the result changed."""
+        planned = prepared.planned
+        if planned is None or prepared.parsed is None:
+            return None
+        catalog = self.coordinator.catalog
+        if planned.catalog_version != catalog.version:
+            # The types of the parameters stay those that the client was told.
+            fresh = self.coordinator.statements.plan(prepared.parsed, catalog, planned.params)
+            if fresh.columns != planned.columns:
+                raise SqlError("0A000", "cached plan must not change result type")
+            prepared.planned = planned = fresh
+        return planned
+
+    def _start_timeout(self, execution: Execution) -> None:
+        timeout = milliseconds(self.variables.get("statement_timeout") or "0")
+        if timeout:
+
+            def expire() -> None:
+                if self._execution is execution:
+                    self.cancel(SqlError("57014", "canceling statement due to statement timeout"))
+
+            self.coordinator.loop.call_later(timeout / 1000, expire)

@@ -1,0 +1,59 @@
+"""Statement caches: a text is parsed once and planned once a catalog version."""
+
+from __future__ import annotations
+
+from collections import OrderedDict
+from collections.abc import Sequence
+from typing import Final
+
+from layby.sql.catalog import Catalog
+from layby.sql.parse import ParsedStatement, parse_script
+from layby.sql.plan import PlannedStatement
+from layby.sql.planner import plan
+from layby.types.scalar import SqlType
+
+_LONGEST: Final = 8_192
+"""Characters of a text that is worth keeping: longer ones are bulk inserts, seen once."""
+
+_SCRIPTS: Final = 2_048
+_PLANS: Final = 2_048
+
+PlanKey = tuple[str, tuple[SqlType | None, ...]]
+
+
+class StatementCache:
+    """Parsed scripts and planned statements by their text, shared by all sessions; least recently used go."""
+
+    def __init__(self) -> None:
+        self._scripts: OrderedDict[str, list[ParsedStatement]] = OrderedDict()
+        self._plans: OrderedDict[PlanKey, PlannedStatement] = OrderedDict()
+
+    def parse(self, sql: str) -> list[ParsedStatement]:
+        """Return the statements of a script; raises SqlError 42601."""
+        found = self._scripts.get(sql)
+        if found is None:
+            found = parse_script(sql)
+            if len(sql) <= _LONGEST:
+                self._scripts[sql] = found
+                if len(self._scripts) > _SCRIPTS:
+                    self._scripts.popitem(last=False)
+        else:
+            self._scripts.move_to_end(sql)
+        return found
+
+    def plan(
+        self, parsed: ParsedStatement, catalog: Catalog, param_types: Sequence[SqlType | None] = ()
+    ) -> PlannedStatement:
+        """Return the plan of a statement under the catalog in force."""
+        key = (parsed.text, tuple(param_types))
+        found = self._plans.get(key)
+        if found is None or found.catalog_version != catalog.version:
+            found = plan(parsed, catalog, param_types)
+            if len(parsed.text) <= _LONGEST:
+                self._plans[key] = found
+                self._plans.move_to_end(key)
+                if len(self._plans) > _PLANS:
+                    self._plans.popitem(last=False)
+        else:
+            self._plans.move_to_end(key)
+        return found

@@ -1,0 +1,130 @@
+"""Unique indexes: whether updates would leave two rows with one key."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+from numpy.typing import NDArray
+
+from layby.errors import SqlError
+from layby.sql.catalog import Index
+from layby.trace.batch import Batch
+from layby.trace.constraints import KeyRange
+from layby.trace.search import seek
+from layby.types.column import Column, FixedColumn
+from layby.types.formats import render
+from layby.types.scalar import PhysicalValue
+
+_ONE_BY_ONE = 1_000
+"""Up to so many keys are sought one by one (about 2 µs a key and batch)."""
+
+
+def violation(
+    index: Index, delta: Batch, existing: Sequence[Batch], columns: Sequence[str]
+) -> SqlError | None:
+    """Return the error (23505) of a write that would leave a key twice, or None.
+
+    `delta` are the write's updates arranged by the index, `existing` all batches before it. A key with a
+    NULL is like no other. `columns` are the names of the key's columns.
+    """
+    positions, sums = _keys(delta, len(index.keys))
+    wanted = np.flatnonzero(sums > 0)
+    if not len(wanted):
+        return None
+    positions, sums = positions[wanted], sums[wanted]
+    over = np.flatnonzero(sums > 1)
+    if not len(over):
+        over = np.flatnonzero(sums + _multiplicities(delta, positions, existing, len(index.keys)) > 1)
+    if not len(over):
+        return None
+    key = tuple(delta.columns[i].value(int(positions[over[0]])) for i in range(len(index.keys)))
+    return SqlError(
+        "23505",
+        f'duplicate key value violates unique constraint "{index.name}"',
+        detail=f"{describe_key(index, key, columns)} already exists.",
+    )
+
+
+def duplicate(index: Index, batch: Batch, columns: Sequence[str]) -> SqlError | None:
+    """Return the error of building a unique index over rows of which two have one key, or None."""
+    positions, sums = _keys(batch, len(index.keys))
+    over = np.flatnonzero(sums > 1)
+    if not len(over):
+        return None
+    key = tuple(batch.columns[i].value(int(positions[over[0]])) for i in range(len(index.keys)))
+    return SqlError(
+        "23505",
+        f'could not create unique index "{index.name}"',
+        detail=f"{describe_key(index, key, columns)} is duplicated.",
+    )
+
+
+def describe_key(index: Index, key: tuple[PhysicalValue, ...], columns: Sequence[str]) -> str:
+    """Return `Key (a, b)=(1, x)` as PostgreSQL's details have it."""
+    shown = ("null" if v is None else render(k.expr.type, v) for k, v in zip(index.keys, key, strict=True))
+    return f"Key ({', '.join(columns)})=({', '.join(shown)})"
+
+
+def _keys(batch: Batch, arity: int) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+    """Return the first position of each distinct key without NULLs, and the sum of the key's diffs."""
+    count = len(batch)
+    if not count:
+        return np.zeros(0, np.int64), np.zeros(0, np.int64)
+    first = np.zeros(count, np.bool_)
+    first[0] = True
+    for column in batch.columns[:arity]:
+        first[1:] |= _differs(column)
+    starts = np.flatnonzero(first)
+    sums = np.add.reduceat(batch.diffs, starts)
+    known = np.ones(len(starts), np.bool_)
+    for column in batch.columns[:arity]:
+        if column.valid is not None:
+            known &= column.valid[starts]
+    return starts[known], sums[known]
+
+
+def _differs(column: Column) -> NDArray[np.bool_]:
+    """Return whether each value but the first is another than the one before it."""
+    differs: NDArray[np.bool_]
+    if isinstance(column, FixedColumn):
+        differs = column.values[1:] != column.values[:-1]
+        if column.values.dtype.kind == "f":
+            differs &= ~(np.isnan(column.values[1:]) & np.isnan(column.values[:-1]))
+    else:
+        values = np.array(column.to_list(), object)
+        differs = np.asarray(values[1:] != values[:-1], np.bool_)
+    if column.valid is not None:
+        differs |= column.valid[1:] != column.valid[:-1]
+    return differs
+
+
+def _multiplicities(
+    delta: Batch, positions: NDArray[np.int64], existing: Sequence[Batch], arity: int
+) -> NDArray[np.int64]:
+    """Return how often each of the delta's keys is there already."""
+    sums = np.zeros(len(positions), np.int64)
+    first = delta.columns[0]
+    vectorised = arity == 1 and not delta.layout.key[0].descending and len(positions) > _ONE_BY_ONE
+    for batch in existing:
+        if not len(batch):
+            continue
+        column = batch.columns[0]
+        if (
+            isinstance(first, FixedColumn)
+            and isinstance(column, FixedColumn)
+            and column.valid is None
+            and vectorised
+        ):
+            keys = first.values[positions]
+            starts = np.searchsorted(column.values, keys, "left")
+            stops = np.searchsorted(column.values, keys, "right")
+            for i in np.flatnonzero(stops > starts):
+                sums[i] += batch.diffs[starts[i] : stops[i]].sum()
+            continue
+        for at, position in enumerate(positions):
+            key = tuple(delta.columns[c].value(int(position)) for c in range(arity))
+            start, stop = seek(batch, KeyRange(key))
+            if stop > start:
+                sums[at] += batch.diffs[start:stop].sum()
+    return sums

@@ -1,0 +1,1 @@
+"""The replica: its state, the serving worker, the maintenance runtime, and arrangements of tables."""

@@ -1,0 +1,171 @@
+"""The serving worker: answers peeks from the published snapshots, on the serving loop.
+
+A peek that is ready and cheap is answered by a plain call. Whatever is left waits for an activation: one
+turn of the event loop, in which the worker collects the walks that have ended and sweeps the peeks that wait.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+
+from layby.compute.state import ServingState
+from layby.config import SystemParameters
+from layby.errors import SqlError
+from layby.metrics import PeekMetrics
+from layby.peek.answer import Failed, PeekResponse, build_answer
+from layby.peek.fuel import Fuel
+from layby.peek.offload import OffloadDriver, observe_phases
+from layby.peek.pending import PeekState, PendingPeek
+from layby.peek.pool import WalkPool
+from layby.peek.scan import Complete, PeekScan, Suspended
+from layby.peek.sweep import Sweep, Turn
+from layby.peek.walk import raised_response
+from layby.trace.bundle import Snapshot
+
+
+def query_cancelled() -> SqlError:
+    """Return the error of a peek that was cancelled."""
+    return SqlError("57014", "canceling statement due to user request")
+
+
+class ServingWorker:
+    """Serves peeks inline or hands them to the offload driver; owns nothing that another thread touches."""
+
+    def __init__(
+        self,
+        state: ServingState,
+        parameters: SystemParameters,
+        pool: WalkPool,
+        metrics: PeekMetrics,
+        schedule: Callable[[Callable[[], None]], None],
+        clock: Callable[[], float] = time.perf_counter,
+    ) -> None:
+        """`schedule` runs a function in the next turn of the event loop."""
+        self._state = state
+        self._parameters = parameters
+        self._metrics = metrics
+        self._schedule = schedule
+        self._clock = clock
+        self._sweep = Sweep(parameters, self._is_ready, self._serve)
+        self._offload = OffloadDriver(pool, parameters, metrics, clock, self.request_activation)
+        self._activation_requested = False
+        self._served: PeekResponse | None = None
+        """The answer that `_serve` came to, until its caller takes it; None: handed to the driver."""
+        self._arriving: PendingPeek | None = None
+
+    @property
+    def offload(self) -> OffloadDriver:
+        """The driver of offloaded walks."""
+        return self._offload
+
+    @property
+    def waiting(self) -> int:
+        """How many peeks await a turn."""
+        return len(self._sweep)
+
+    def peek(self, pending: PendingPeek) -> PeekResponse | None:
+        """Answer a peek now, or return None and answer it later through `pending.respond`."""
+        pending.arrived = self._clock()
+        self._arriving = pending
+        turn = self._sweep.arrive(pending)
+        self._arriving = None
+        # The budget that this slice drew on is that of the turn of the loop under way: it ends with an
+        # activation, which refills it.
+        if turn is not Turn.NOT_READY and self._parameters.peek.offload:
+            self.request_activation()
+        response, self._served = self._served, None
+        return response
+
+    def cancel(self, pending: PendingPeek, error: SqlError | None = None) -> None:
+        """Remove a pending peek and answer it with `error` (57014); one already answered is left alone."""
+        if pending.state is PeekState.WAITING:
+            self._sweep.remove(pending)
+            pending.state = PeekState.CANCELLED
+        elif pending.state in (PeekState.QUEUED, PeekState.WALKING):
+            self._offload.cancel(pending)
+        else:
+            return
+        pending.respond(Failed(error or query_cancelled()))
+
+    def cancel_reads_of(self, collection: int, error: SqlError) -> None:
+        """Cancel every pending peek of a collection that goes away."""
+        for pending in [p for p in (*self._sweep, *self._offload) if p.target == collection]:
+            self.cancel(pending, error)
+
+    def oldest_wait(self, newest: int) -> int:
+        """Return the earliest time that a peek still waits to be read at, `newest` where none is earlier."""
+        return min((p.spec.timestamp for p in self._sweep), default=newest)
+
+    def request_activation(self) -> None:
+        """Have an activation in the next turn of the loop."""
+        if not self._activation_requested:
+            self._activation_requested = True
+            self._schedule(self.activate)
+
+    def activate(self) -> None:
+        """Refill the budget, answer the peeks whose walks have ended, and sweep those that wait."""
+        self._activation_requested = False
+        self._sweep.refill()
+        for pending, response in self._offload.collect():
+            pending.respond(response)
+        if len(self._sweep):
+            self._sweep.run()
+            if self._sweep.starved:
+                self.request_activation()
+
+    def _is_ready(self, pending: PendingPeek) -> bool:
+        return isinstance(pending.target, tuple) or self._state.upper > pending.spec.timestamp
+
+    def _serve(self, pending: PendingPeek, fuel: Fuel) -> int:
+        """Run the inline slice of a ready peek; return the positions visited."""
+        start = self._clock()
+        positions = 0
+        scan: PeekScan | None = None
+        response: PeekResponse | None
+        try:
+            snapshot = self._snapshot(pending)
+            scan = PeekScan(pending.spec, snapshot, self._parameters.peek.max_result_size, self._clock)
+            granted = fuel.remaining
+            outcome = scan.step(fuel)
+            positions = scan.positions
+            if isinstance(outcome, Suspended) or (self._parameters.peek.offload and scan.count > granted):
+                # More to visit, or one update that stands for more rows than a slice may handle.
+                response = self._offload.take_over(pending, scan)
+            else:
+                if isinstance(outcome, Complete):
+                    response = build_answer(scan, outcome, pending.encoder, self._clock)
+                else:
+                    response = Failed(outcome.error)
+                pending.state = PeekState.ANSWERED
+                self._metrics.walks_inline += 1
+                observe_phases(self._metrics, scan)
+        except SqlError as error:
+            pending.state = PeekState.ANSWERED
+            response = Failed(error)
+        except Exception as error:  # noqa: BLE001 - a bug in a walk must cost one peek, not the loop
+            pending.state = PeekState.ANSWERED
+            response = raised_response(scan, error)
+        self._metrics.total_seconds.observe(self._clock() - start)
+        if pending is self._arriving:
+            self._served = response
+        elif response is not None:
+            pending.respond(response)
+        return positions
+
+    def _snapshot(self, pending: PendingPeek) -> Snapshot:
+        target = pending.target
+        if isinstance(target, tuple):
+            return Snapshot(target, (), pending.spec.timestamp, pending.spec.timestamp + 1)
+        snapshot = self._state.snapshot(target)
+        if snapshot is None:
+            raise SqlError("57014", f'canceling statement because "{pending.spec.collection}" was dropped')
+        if pending.spec.timestamp < snapshot.since:
+            raise SqlError(
+                "22023",
+                f'"{pending.spec.collection}" can no longer be read at {pending.spec.timestamp}: its history '
+                f"begins at {snapshot.since}",
+            )
+        if pending.overlay:
+            return Snapshot((*snapshot.oks, *pending.overlay), snapshot.errs, snapshot.since, snapshot.upper)
+        return snapshot

@@ -1,0 +1,166 @@
+"""The offload driver: takes suspended scans over from the serving loop and sees them to their answers."""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Callable, Iterator
+
+from layby.config import SystemParameters
+from layby.errors import SqlError
+from layby.metrics import PeekMetrics
+from layby.peek.answer import Failed, PeekResponse
+from layby.peek.pending import PeekState, PendingPeek
+from layby.peek.permits import PeekPermits, Ticket, permit_bound
+from layby.peek.pinned import PinnedBatches
+from layby.peek.pool import WalkPool
+from layby.peek.scan import PeekScan
+from layby.peek.walk import Walk
+
+
+class _Taken:
+    """A peek that the driver has taken over, its walk, and its place among the permits.
+
+    The ticket travels with the scan: `OffloadDriver._let_go` releases both together, on every way out.
+    """
+
+    __slots__ = ("granted_at", "pending", "taken_at", "ticket", "walk")
+
+    def __init__(self, pending: PendingPeek, walk: Walk, taken_at: float) -> None:
+        self.pending = pending
+        self.walk = walk
+        self.ticket: Ticket | None = None
+        self.taken_at = taken_at
+        self.granted_at = taken_at
+
+
+class OffloadDriver:
+    """Gives each scan a permit, a place on the walk pool, and its peek the answer.
+
+    Runs on the serving loop; only `Walk.step` runs elsewhere. Finished walks wait in `_ended` for the next
+    sweep, which collects all of them and draws no budget for it.
+    """
+
+    def __init__(
+        self,
+        pool: WalkPool,
+        parameters: SystemParameters,
+        metrics: PeekMetrics,
+        clock: Callable[[], float],
+        request_activation: Callable[[], None],
+    ) -> None:
+        self._pool = pool
+        self._parameters = parameters
+        self._metrics = metrics
+        self._clock = clock
+        self._request_activation = request_activation
+        self._permits = PeekPermits(permit_bound(parameters.peek.permit_fraction, pool.size))
+        self._pinned = PinnedBatches()
+        self._taken: dict[PendingPeek, _Taken] = {}
+        self._ended: deque[_Taken] = deque()
+        parameters.on_change.append(self._parameters_changed)
+
+    @property
+    def permits(self) -> PeekPermits:
+        """The permits in force."""
+        return self._permits
+
+    @property
+    def pinned(self) -> PinnedBatches:
+        """The batches that taken-over scans hold."""
+        return self._pinned
+
+    def __len__(self) -> int:
+        return len(self._taken)
+
+    def __iter__(self) -> Iterator[PendingPeek]:
+        return iter(self._taken)
+
+    def take_over(self, pending: PendingPeek, scan: PeekScan) -> Failed | None:
+        """Own `scan` from now on. A full permit queue is answered at once (53400)."""
+        walk = Walk(scan, pending.encoder, lambda: self._parameters.peek, self._clock)
+        taken = _Taken(pending, walk, self._clock())
+        self._pinned.pin(scan.batches)
+        self._taken[pending] = taken
+        pending.state = PeekState.QUEUED
+        try:
+            taken.ticket = self._permits.acquire(
+                lambda: self._granted(taken), self._parameters.peek.max_queued
+            )
+        except SqlError as error:
+            self._let_go(taken)
+            pending.state = PeekState.ANSWERED
+            return Failed(error)
+        finally:
+            self._export()
+        return None
+
+    def cancel(self, pending: PendingPeek) -> None:
+        """Give a peek up: one in the queue leaves it now, one that walks within one granularity."""
+        taken = self._taken.get(pending)  # None: its walk has ended, and the next sweep drops the answer
+        if taken is not None:
+            taken.walk.cancelled = True
+            if pending.state is PeekState.QUEUED:
+                self._let_go(taken)
+                self._export()
+        pending.state = PeekState.CANCELLED
+
+    def collect(self) -> list[tuple[PendingPeek, PeekResponse]]:
+        """Return the peeks whose walks have ended since the last call, with their answers."""
+        answers = []
+        while self._ended:
+            taken = self._ended.popleft()
+            pending = taken.pending
+            if taken.walk.response is not None and pending.state is PeekState.WALKING:
+                pending.state = PeekState.ANSWERED
+                self._observe(taken)
+                answers.append((pending, taken.walk.response))
+        return answers
+
+    def _granted(self, taken: _Taken) -> None:
+        taken.granted_at = self._clock()
+        self._metrics.permit_wait_seconds.observe(taken.granted_at - taken.taken_at)
+        taken.pending.state = PeekState.WALKING
+        self._pool.submit(taken.walk, lambda: self._done(taken))
+
+    def _done(self, taken: _Taken) -> None:
+        """The walk is over, on whatever way: its permit and its batches are free again."""
+        self._let_go(taken)
+        self._export()
+        self._ended.append(taken)
+        self._request_activation()
+
+    def _let_go(self, taken: _Taken) -> None:
+        if self._taken.pop(taken.pending, None) is not None:
+            self._pinned.unpin(taken.walk.scan.batches)
+            if taken.ticket is not None:
+                taken.ticket.release()
+
+    def _observe(self, taken: _Taken) -> None:
+        walk, metrics = taken.walk, self._metrics
+        metrics.offload_seconds.observe(self._clock() - taken.taken_at)
+        if not walk.raised:
+            metrics.walks_offloaded += 1
+            observe_phases(metrics, walk.scan)
+
+    def _export(self) -> None:
+        metrics, permits = self._metrics, self._permits
+        metrics.permits_granted = permits.granted_total
+        metrics.permits_in_use = permits.in_use
+        metrics.permits_queued = permits.queued
+        metrics.pinned_bytes = self._pinned.nbytes
+
+    def _parameters_changed(self) -> None:
+        self._permits.resize(permit_bound(self._parameters.peek.permit_fraction, self._pool.size))
+        self._export()
+
+
+def observe_phases(metrics: PeekMetrics, scan: PeekScan) -> None:
+    """Observe each phase of a walk that ended, once, over all its slices."""
+    times = scan.times
+    metrics.error_scan_seconds.observe(times.errors)
+    metrics.cursor_setup_seconds.observe(times.setup)
+    metrics.row_iteration_seconds.observe(times.rows)
+    metrics.row_iteration_rows.observe(scan.positions)
+    metrics.result_sort_seconds.observe(times.sort)
+    metrics.result_sort_rows.observe(scan.count)
+    metrics.row_collection_seconds.observe(times.collection)

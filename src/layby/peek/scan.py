@@ -1,0 +1,414 @@
+"""The scan: the one object that walks a trace bundle to answer a peek.
+
+A `PeekScan` owns a cursor over the errors and one over the rows, and what it has found so far. It does no IO
+and never awaits: whoever holds it calls `step` with some fuel, and it stops between any two positions. While
+suspended it is a plain value that can be pickled to another process and go on there.
+
+Filters run before multiplicities are summed (equal rows pass or fail alike), each batch's slice where it
+lies, and only survivors are put together. The arithmetic of a chunk is numpy's, so `CHUNK` trades the
+overhead of Python (about 10 µs a chunk) against the cache: 8,000 to 16,000 rows are best.
+"""
+
+from __future__ import annotations
+
+import logging
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from typing import Any, Final
+
+import numpy as np
+from numpy.typing import NDArray
+
+from layby.errors import InternalError, SqlError
+from layby.expr.finishing import Finishing, thin
+from layby.expr.mfp import Mfp, MfpKernel
+from layby.peek.fuel import Fuel
+from layby.peek.groups import Groups
+from layby.trace.batch import Batch
+from layby.trace.bundle import Snapshot
+from layby.trace.constraints import Constraints
+from layby.trace.cursor import Cursor, Visit
+from layby.types.column import Column, concat
+from layby.types.ordering import sort_indices
+
+log = logging.getLogger("layby.peek")
+
+CHUNK: Final = 16_384
+"""Most positions that are visited at once."""
+
+_FIRST_CHUNK_OF_LIMITED = 64
+"""Where a LIMIT may end a filtered walk early, chunks start this small and double."""
+
+
+@dataclass(frozen=True, slots=True)
+class PeekSpec:
+    """What a peek asks, as a plain value.
+
+    `collection` names it in messages. `reverse` walks the index from its end; `ordered` says that the order
+    of the walk is that of `finishing.order_by`, so it can end early and need not sort.
+    """
+
+    collection: str
+    timestamp: int
+    constraints: Constraints | None
+    reverse: bool
+    ordered: bool
+    mfp: Mfp
+    finishing: Finishing
+
+
+@dataclass(frozen=True, slots=True)
+class Suspended:
+    """The fuel is spent and there is more to visit."""
+
+
+@dataclass(frozen=True, slots=True)
+class Complete:
+    """Every row that the answer needs has been found: columns of the MFP's output, not yet finished."""
+
+    columns: tuple[Column, ...]
+    count: int
+
+
+@dataclass(frozen=True, slots=True)
+class ScanFailed:
+    """The peek's error."""
+
+    error: SqlError
+
+
+ScanOutcome = Suspended | Complete | ScanFailed
+SUSPENDED: Final = Suspended()
+
+
+@dataclass(slots=True)
+class PhaseTimes:
+    """Seconds that a scan has spent, by phase, over all its slices."""
+
+    setup: float = 0.0
+    errors: float = 0.0
+    rows: float = 0.0
+    sort: float = 0.0
+    collection: float = 0.0
+
+
+@dataclass(slots=True)
+class _Found:
+    """Rows found so far: chunks of output columns."""
+
+    chunks: list[tuple[Column, ...]] = field(default_factory=list)
+    count: int = 0
+    nbytes: int = 0
+
+
+class PeekScan:
+    """A walk that answers one peek, in as many steps as its driver likes.
+
+    Invariants: the errors are read to their end before the first row is visited; a terminal outcome latches;
+    `positions` is what was visited, in both traces.
+    """
+
+    def __init__(
+        self,
+        spec: PeekSpec,
+        snapshot: Snapshot,
+        max_result_size: int,
+        clock: Callable[[], float] = time.perf_counter,
+    ) -> None:
+        start = clock()
+        self.spec = spec
+        self.snapshot = snapshot
+        self.max_result_size = max_result_size
+        self.positions = 0
+        self.times = PhaseTimes()
+        self._clock = clock
+        self._outcome: Complete | ScanFailed | None = None
+        self._errors_left = bool(snapshot.errs)
+        self._errors = Cursor(snapshot.errs, None) if snapshot.errs else None
+        self._error_groups = Groups(snapshot.errs[0].layout, reverse=False) if snapshot.errs else None
+        self._rows = Cursor(snapshot.oks, spec.constraints, spec.reverse)
+        plain = all(batch.inserts_only for batch in snapshot.oks)
+        self._groups = None if plain else Groups(snapshot.oks[0].layout, reverse=spec.reverse)
+        self._found = _Found()
+        self._raised: list[SqlError] = []
+        self._kernel: MfpKernel | None = None
+        finishing = spec.finishing
+        self._wanted: int | None = None
+        """LIMIT + OFFSET, where there is one."""
+        if finishing.limit is not None:
+            self._wanted = finishing.limit + finishing.offset
+        self._ends_early = self._wanted is not None and (spec.ordered or not finishing.order_by)
+        self._next_chunk = CHUNK
+        if self._ends_early and self._wanted is not None:
+            least = _FIRST_CHUNK_OF_LIMITED if spec.mfp.predicates or not plain else 1
+            self._next_chunk = min(CHUNK, max(least, self._wanted))
+        self.times.setup = clock() - start
+
+    def __getstate__(self) -> dict[str, Any]:
+        state = self.__dict__.copy()
+        state["_kernel"] = None  # closures; compiled anew where the scan goes on
+        return state
+
+    @property
+    def count(self) -> int:
+        """Rows found so far."""
+        return self._found.count
+
+    @property
+    def nbytes(self) -> int:
+        """Size of the rows found so far, as an answer would store them."""
+        return self._found.nbytes
+
+    @property
+    def batches(self) -> tuple[Batch, ...]:
+        """The batches that the scan holds."""
+        return (*self.snapshot.errs, *self.snapshot.oks)
+
+    def step(self, fuel: Fuel) -> ScanOutcome:
+        """Visit positions until the fuel is spent or the outcome is known; charge what was visited."""
+        if self._outcome is not None:
+            return self._outcome
+        if self._errors_left:
+            start = self._clock()
+            self._step_errors(fuel)
+            self.times.errors += self._clock() - start
+        if self._outcome is None and not self._errors_left:
+            start = self._clock()
+            self._step_rows(fuel)
+            self.times.rows += self._clock() - start
+        return SUSPENDED if self._outcome is None else self._outcome
+
+    def _step_errors(self, fuel: Fuel) -> None:
+        cursor, groups = self._errors, self._error_groups
+        if cursor is None or groups is None:
+            self._errors_left = False
+            return
+        while fuel.remaining > 0:
+            visit = cursor.advance(min(fuel.remaining, CHUNK))
+            if visit is None:
+                rows = groups.flush()
+                self._errors_left = False
+            else:
+                self._charge(fuel, visit.positions)
+                for batch, start, stop in visit.slices:
+                    chosen = self._visible(batch, start, stop)
+                    groups.add(*_cut(batch, start, stop, chosen, range(len(batch.columns))), None)
+                rows = groups.take(held_back=visit.open)
+            if rows is not None:
+                sqlstate, message = (column.value(0) for column in rows.columns)
+                if rows.sums[0] < 0:
+                    self._fail(self._negative())
+                else:
+                    self._fail(SqlError(str(sqlstate), str(message)))
+            if self._outcome is not None or not self._errors_left:
+                return
+
+    def _step_rows(self, fuel: Fuel) -> None:
+        cursor = self._rows
+        if self._ends_early and not self._wanted:
+            self._complete()
+            return
+        while fuel.remaining > 0:
+            visit = cursor.advance(min(fuel.remaining, self._next_chunk))
+            if visit is None:
+                if self._groups is not None:
+                    self._emit(self._groups.flush())
+                if self._outcome is None:
+                    self._complete()
+                return
+            self._charge(fuel, visit.positions)
+            if visit.slices:
+                if self._groups is None:
+                    self._take_plain(visit)
+                else:
+                    self._take_summed(visit)
+            if self._outcome is not None:
+                return
+            if self._ends_early:
+                if self._wanted is not None and self._found.count >= self._wanted:
+                    self._complete()
+                    return
+                self._next_chunk = min(CHUNK, 2 * self._next_chunk)
+
+    def _charge(self, fuel: Fuel, positions: int) -> None:
+        fuel.charge(positions)
+        self.positions += positions
+
+    def _take_plain(self, visit: Visit) -> None:
+        """Take rows of batches in which every update is one insertion: nothing has to be summed."""
+        kernel = self._mfp_kernel()
+        mfp = self.spec.mfp
+        merge = self.spec.ordered and len(visit.slices) > 1
+        key = range(len(visit.slices[0][0].layout.key))
+        wanted = mfp.output_columns | set(key) if merge else mfp.output_columns
+        parts: list[tuple[list[Column], int]] = []
+        for batch, start, stop in visit.slices:
+            chosen, error = self._filter(batch, start, stop)
+            if error is not None:
+                self._fail(error[1][int(next(c for c in error[0] if c)) - 1])
+                return
+            if chosen is None or len(chosen):
+                columns, _, count = _cut(batch, start, stop, chosen, wanted)
+                parts.append((columns, count))
+        if not parts:
+            return
+        columns, count = parts[0]
+        if len(parts) > 1:
+            count = sum(n for _, n in parts)
+            columns = _concat([c for c, _ in parts])
+            if merge:
+                order = sort_indices([columns[i] for i in key], visit.slices[0][0].layout.key)
+                if self.spec.reverse:
+                    order = order[::-1]
+                columns = [c if c is None else c.take(order) for c in columns]
+        elif self.spec.reverse and count > 1:
+            order = np.arange(count - 1, -1, -1)
+            columns = [c if c is None else c.take(order) for c in columns]
+        self._project(kernel, columns, count)
+
+    def _take_summed(self, visit: Visit) -> None:
+        """Take rows whose multiplicities have to be summed over batches and times."""
+        groups = self._groups
+        if groups is None:
+            return
+        for batch, start, stop in visit.slices:
+            chosen, error = self._filter(batch, start, stop)
+            if chosen is not None and not len(chosen):
+                continue
+            codes = None
+            if error is not None:
+                codes = np.where(error[0] > 0, error[0] + len(self._raised), 0)
+                self._raised.extend(error[1])
+            groups.add(*_cut(batch, start, stop, chosen, range(len(batch.columns))), codes)
+        self._emit(groups.take(held_back=visit.open))
+
+    def _emit(self, rows: Groups.Rows | None) -> None:
+        """Take whole groups: equal rows with their sum, none of them zero."""
+        if rows is None:
+            return
+        if (rows.sums < 0).any():
+            self._fail(self._negative())
+            return
+        if rows.codes is not None and rows.codes.any():
+            self._fail(self._raised[int(next(c for c in rows.codes if c)) - 1])
+            return
+        columns: Sequence[Column] = rows.columns
+        count, total = len(rows.sums), int(rows.sums.sum())
+        if total > count:
+            sums = rows.sums
+            if self._ends_early and self._wanted is not None:
+                sums = np.minimum(sums, self._wanted)
+                total = int(sums.sum())
+            # A row inserted a billion times must not be copied out before its size is known.
+            size = sum(columns[i].nbytes for i in self.spec.mfp.output_columns)
+            if self._found.nbytes + size * total // count > self.max_result_size:
+                self._fail(self._too_large())
+                return
+            repeated = np.repeat(np.arange(count), sums)
+            columns, count = [c.take(repeated) for c in columns], total
+        self._project(self._mfp_kernel(), columns, count)
+
+    def _filter(
+        self, batch: Batch, start: int, stop: int
+    ) -> tuple[NDArray[Any] | None, tuple[NDArray[Any], list[SqlError]] | None]:
+        """Return the positions (from `start`; None: all) that are visible and pass, and their errors."""
+        visible = self._visible(batch, start, stop)
+        mfp = self.spec.mfp
+        if not mfp.predicates or (visible is not None and not len(visible)):
+            return visible, None
+        columns, _, count = _cut(batch, start, stop, visible, mfp.filter_columns)
+        passed, errors = self._mfp_kernel().filter(columns, count)
+        chosen = visible if passed is None else passed if visible is None else visible[passed]
+        return chosen, None if errors is None else (errors.codes, errors.errors)
+
+    def _visible(self, batch: Batch, start: int, stop: int) -> NDArray[Any] | None:
+        """Return the positions (from `start`) not later than the peek's time, None for all."""
+        if batch.max_time <= self.spec.timestamp:
+            return None
+        visible = np.flatnonzero(batch.times[start:stop] <= self.spec.timestamp)
+        return None if len(visible) == stop - start else visible
+
+    def _project(self, kernel: MfpKernel, columns: Sequence[Column], count: int) -> None:
+        outputs, error = kernel.project(columns, count)
+        if error is not None:
+            self._fail(error)
+            return
+        found = self._found
+        found.chunks.append(outputs)
+        found.count += count
+        for i in self.spec.finishing.projection:
+            found.nbytes += outputs[i].nbytes
+        if self._wanted is not None and not self._ends_early and found.count >= 2 * self._wanted:
+            self._thin()
+        if found.nbytes > self.max_result_size:
+            self._fail(self._too_large())
+
+    def _thin(self) -> None:
+        """Keep only the first LIMIT + OFFSET rows found so far."""
+        columns, count = thin(self.spec.finishing, _joined(self._found.chunks), self._found.count)
+        size = sum(columns[i].nbytes for i in self.spec.finishing.projection)
+        self._found = _Found([columns], count, size)
+
+    def _complete(self) -> None:
+        if self._errors_left:
+            # By construction the errors are at their end before a row is visited; an answer that relied on
+            # it wrongly would show rows of a collection that has an error.
+            error = InternalError("a peek completed before its error trace had been read")
+            log.error("%s: %s", self.spec.collection, error)
+            self._fail(error)
+            return
+        self._outcome = Complete(_joined(self._found.chunks), self._found.count)
+        self._found = _Found([], self._found.count, self._found.nbytes)
+
+    def _fail(self, error: SqlError) -> None:
+        self._outcome = ScanFailed(error)
+        self._found = _Found()
+
+    def _negative(self) -> SqlError:
+        error = InternalError(f'collection "{self.spec.collection}" has a row of negative multiplicity')
+        log.error("%s at %d", error, self.spec.timestamp)
+        return error
+
+    def _too_large(self) -> SqlError:
+        return SqlError("54000", f"result exceeds max size of {_pretty_size(self.max_result_size)}")
+
+    def _mfp_kernel(self) -> MfpKernel:
+        if self._kernel is None:
+            self._kernel = self.spec.mfp.compile()
+        return self._kernel
+
+
+def _cut(
+    batch: Batch,
+    start: int,
+    stop: int,
+    chosen: NDArray[Any] | None,
+    wanted: Sequence[int] | frozenset[int] | set[int],
+) -> tuple[list[Any], NDArray[Any], int]:
+    """Return the wanted columns (others None) and the diffs of the chosen positions, and how many."""
+    columns: list[Any] = [None] * len(batch.columns)
+    for i in wanted:
+        part = batch.columns[i].slice(start, stop)
+        columns[i] = part if chosen is None else part.take(chosen)
+    diffs = batch.diffs[start:stop]
+    if chosen is None:
+        return columns, diffs, stop - start
+    return columns, diffs[chosen], len(chosen)
+
+
+def _concat(parts: list[list[Any]]) -> list[Any]:
+    return [None if part[0] is None else concat(part) for part in zip(*parts, strict=True)]
+
+
+def _joined(chunks: list[tuple[Column, ...]]) -> tuple[Column, ...]:
+    if not chunks:
+        return ()
+    return chunks[0] if len(chunks) == 1 else tuple(concat(part) for part in zip(*chunks, strict=True))
+
+
+def _pretty_size(size: int) -> str:
+    for unit, factor in (("GiB", 2**30), ("MiB", 2**20), ("KiB", 2**10)):
+        if size >= factor and size % factor == 0:
+            return f"{size // factor} {unit}"
+    return f"{size} bytes"

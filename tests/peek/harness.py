@@ -1,0 +1,178 @@
+"""The harness of the peek tests: real objects, stepped by hand, and a naive model beside them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+
+import numpy as np
+
+from layby.compute.state import ServingState
+from layby.compute.worker import ServingWorker
+from layby.config import SystemParameters
+from layby.expr.finishing import Finishing, OrderKey
+from layby.expr.mfp import Mfp
+from layby.expr.scalar import ColumnRef, Expr
+from layby.metrics import PeekMetrics
+from layby.peek.answer import Failed, PeekResponse, RowEncoder, Rows
+from layby.peek.pending import PendingPeek
+from layby.peek.pool import SteppedWalkPool
+from layby.peek.scan import PeekSpec
+from layby.trace.bundle import ErrorUpdate, TraceBundle
+from layby.trace.constraints import Constraints, KeyRange
+from layby.trace.layout import Layout
+from layby.types.column import column_from_values
+from layby.types.ordering import ASCENDING, Ordering
+from layby.types.scalar import BIGINT, PhysicalValue, SqlType
+
+Row = tuple[PhysicalValue, ...]
+Update = tuple[Row, int, int]
+
+PAIR = Layout((BIGINT, BIGINT), (ASCENDING,))
+"""Rows (k, v), keyed by k."""
+
+INDEX = 7
+"""The collection that tests read."""
+
+
+def append(bundle: TraceBundle, updates: Sequence[Update], upper: int) -> None:
+    """Add updates to a bundle as one batch."""
+    columns = [column_from_values(t, [u[0][i] for u in updates]) for i, t in enumerate(bundle.layout.types)]
+    times = np.array([u[1] for u in updates], np.int64)
+    diffs = np.array([u[2] for u in updates], np.int64)
+    bundle.append(columns, times, diffs, upper, length=len(updates))
+
+
+def append_error(bundle: TraceBundle, message: str, time: int, diff: int, upper: int) -> None:
+    """Add one update of the error trace as a batch of its own."""
+    columns = [column_from_values(t, []) for t in bundle.layout.types]
+    none = np.zeros(0, np.int64)
+    bundle.append(columns, none, none, upper, [ErrorUpdate("22012", message, time, diff)], length=0)
+
+
+def pairs(*rows: tuple[int, int], time: int = 1, diff: int = 1) -> list[Update]:
+    """Return updates of (k, v) rows."""
+    return [(row, time, diff) for row in rows]
+
+
+def bundle_of(*batches: Sequence[Update], layout: Layout = PAIR) -> TraceBundle:
+    """Return a bundle with one batch for each argument; batch i holds updates at time i + 1."""
+    bundle = TraceBundle(layout, upper=0)
+    for number, updates in enumerate(batches):
+        append(bundle, updates, max((u[1] for u in updates), default=number) + 1)
+    return bundle
+
+
+def finishing(
+    arity: int,
+    order_by: Sequence[tuple[int, Ordering]] = (),
+    limit: int | None = None,
+    offset: int = 0,
+) -> Finishing:
+    """Return a finishing that keeps all columns."""
+    return Finishing(tuple(OrderKey(c, o) for c, o in order_by), limit, offset, tuple(range(arity)))
+
+
+def spec(
+    timestamp: int = 100,
+    *,
+    types: Sequence[SqlType] = PAIR.types,
+    constraints: Constraints | None = None,
+    predicates: Sequence[Expr] = (),
+    outputs: Sequence[Expr] | None = None,
+    finish: Finishing | None = None,
+    reverse: bool = False,
+    ordered: bool = False,
+) -> PeekSpec:
+    """Return what a peek asks; without more, all columns of all rows."""
+    chosen = tuple(ColumnRef(i, t) for i, t in enumerate(types)) if outputs is None else tuple(outputs)
+    mfp = Mfp(len(types), tuple(predicates), chosen)
+    return PeekSpec("test", timestamp, constraints, reverse, ordered, mfp, finish or finishing(len(chosen)))
+
+
+def keys(*wanted: int) -> Constraints:
+    """Return constraints on the keys of `PAIR`."""
+    return tuple(KeyRange((k,)) for k in wanted)
+
+
+def rows_of(response: PeekResponse | None) -> list[Row]:
+    """Return the rows of an answer that has columns."""
+    assert isinstance(response, Rows), response
+    return list(zip(*(c.to_list() for c in response.columns), strict=True)) if response.count else []
+
+
+def error_of(response: PeekResponse | None) -> tuple[str, str]:
+    """Return SQLSTATE and message of a failed answer."""
+    assert isinstance(response, Failed), response
+    return response.error.sqlstate, response.error.message
+
+
+class Harness:
+    """A serving worker over one index, with a stepped pool, a clock that stands, and turns taken by hand."""
+
+    def __init__(
+        self,
+        bundle: TraceBundle,
+        *,
+        pool_size: int = 1,
+        upper: int = 1_000,
+        **parameters: object,
+    ) -> None:
+        defaults = {"enable_compute_index_peek_offload": "on"}
+        names = {
+            "offload": "enable_compute_index_peek_offload",
+            "inline_budget": "compute_index_peek_inline_budget",
+            "activation_budget": "compute_index_peek_activation_budget",
+            "granularity": "compute_index_peek_yield_granularity",
+            "fraction": "compute_index_peek_permit_fraction",
+            "max_queued": "compute_index_peek_max_queued",
+            "max_result_size": "max_result_size",
+        }
+        for name, value in parameters.items():
+            defaults[names[name]] = str(value)
+        self.parameters = SystemParameters(defaults)
+        self.metrics = PeekMetrics()
+        self.pool = SteppedWalkPool(pool_size)
+        self.state = ServingState(upper)
+        self.bundle = bundle
+        self.state.publish({INDEX: bundle.snapshot()}, upper)
+        self.turns: list[Callable[[], None]] = []
+        self.now = 0.0
+        self.worker = ServingWorker(
+            self.state, self.parameters, self.pool, self.metrics, self.turns.append, lambda: self.now
+        )
+        self.answers: dict[PendingPeek, PeekResponse] = {}
+
+    def pending(self, asked: PeekSpec | None = None, encoder: RowEncoder | None = None) -> PendingPeek:
+        """Return a peek that notes its later answer in `answers`."""
+
+        def respond(response: PeekResponse) -> None:
+            assert peek not in self.answers, "answered twice"
+            self.answers[peek] = response
+
+        peek = PendingPeek(asked or spec(), INDEX, encoder, respond)
+        return peek
+
+    def peek(self, asked: PeekSpec | None = None) -> tuple[PendingPeek, PeekResponse | None]:
+        """Send a peek; return it and the answer of the call itself."""
+        peek = self.pending(asked)
+        return peek, self.worker.peek(peek)
+
+    def turn(self) -> bool:
+        """Take one turn of the loop: what was scheduled before it; False where there was nothing."""
+        turns, self.turns[:] = list(self.turns), []
+        for callback in turns:
+            callback()
+        return bool(turns)
+
+    def settle(self) -> None:
+        """Take turns and run walks until nothing is left to do."""
+        while self.turn() or self.pool.walks:
+            self.pool.run()
+
+    def ask(self, asked: PeekSpec | None = None) -> PeekResponse:
+        """Send a peek and see it to its answer."""
+        peek, response = self.peek(asked)
+        if response is None:
+            self.settle()
+            response = self.answers[peek]
+        return response

@@ -1,0 +1,363 @@
+"""The scan: phases, fuel, sums, constraints, early ends and sizes."""
+
+from __future__ import annotations
+
+import pickle
+
+import pytest
+
+from layby.expr.function import overloads
+from layby.expr.scalar import Call, ColumnRef, Expr, Literal
+from layby.peek.fuel import Fuel, UnboundedFuel
+from layby.peek.scan import CHUNK, SUSPENDED, Complete, PeekScan, PeekSpec, ScanFailed, ScanOutcome
+from layby.trace.bundle import Snapshot, TraceBundle
+from layby.trace.constraints import Bound, KeyRange
+from layby.types.ordering import ASCENDING, DESCENDING
+from layby.types.scalar import BIGINT
+from tests.peek.harness import (
+    PAIR,
+    Harness,
+    Row,
+    append,
+    append_error,
+    bundle_of,
+    error_of,
+    finishing,
+    keys,
+    pairs,
+    rows_of,
+    spec,
+)
+
+GIB = 1 << 30
+
+
+def scan_of(bundle: TraceBundle, asked: PeekSpec | None = None, max_result_size: int = GIB) -> PeekScan:
+    return PeekScan(asked or spec(), bundle.snapshot(), max_result_size)
+
+
+def rows_in(outcome: ScanOutcome) -> list[Row]:
+    assert isinstance(outcome, Complete), outcome
+    return list(zip(*(c.to_list() for c in outcome.columns), strict=True)) if outcome.count else []
+
+
+def call(name: str, *args: Expr) -> Call:
+    types = tuple(a.type for a in args)
+    return Call(next(f for f in overloads(name) if f.args == types), args)
+
+
+K, V = ColumnRef(0, BIGINT), ColumnRef(1, BIGINT)
+
+
+def number(value: int) -> Literal:
+    return Literal(value, BIGINT)
+
+
+# S1, S2
+
+
+def test_one_fuel_is_spent_across_both_phases() -> None:
+    bundle = bundle_of(pairs((1, 10), (2, 20)))
+    append_error(bundle, "gone", 2, 1, 3)
+    append_error(bundle, "gone", 3, -1, 4)
+    scan = scan_of(bundle)
+    fuel = Fuel(3)
+    assert scan.step(fuel) is SUSPENDED
+    assert (fuel.remaining, scan.positions) == (0, 3)
+    assert rows_in(scan.step(Fuel(5))) == [(1, 10), (2, 20)]
+    assert scan.positions == 4
+
+
+def test_a_scan_stops_between_any_two_positions_and_goes_on_without_repeating_or_skipping_one() -> None:
+    bundle = bundle_of(pairs((1, 10), (2, 20), (5, 50)), pairs((2, 21), (3, 30), time=2))
+    scan = scan_of(bundle)
+    steps = 0
+    outcome: ScanOutcome = SUSPENDED
+    while outcome is SUSPENDED:
+        outcome = scan.step(Fuel(1))
+        steps += 1
+    assert sorted(rows_in(outcome)) == [(1, 10), (2, 20), (2, 21), (3, 30), (5, 50)]
+    assert scan.positions == 5
+    assert steps == 6
+
+
+def test_a_step_charges_what_it_visited_and_not_what_it_was_granted() -> None:
+    fuel = Fuel(1_000)
+    scan = scan_of(bundle_of(pairs((1, 10), (2, 20))))
+    scan.step(fuel)
+    assert fuel.remaining == 998
+
+
+def test_a_step_without_fuel_makes_no_progress() -> None:
+    scan = scan_of(bundle_of(pairs((1, 10))))
+    assert scan.step(Fuel(0)) is SUSPENDED
+    assert scan.positions == 0
+
+
+def test_unbounded_fuel_cannot_be_drained() -> None:
+    fuel = UnboundedFuel()
+    before = fuel.remaining
+    scan_of(bundle_of(pairs((1, 10)))).step(fuel)
+    assert fuel.remaining == before
+
+
+# S3
+
+
+def test_an_error_at_the_peeks_time_is_the_answer_and_no_row_is_returned() -> None:
+    bundle = bundle_of(pairs((1, 10)))
+    append_error(bundle, "division by zero", 2, 1, 3)
+    outcome = scan_of(bundle, spec(2)).step(Fuel(100))
+    assert isinstance(outcome, ScanFailed)
+    assert (outcome.error.sqlstate, outcome.error.message) == ("22012", "division by zero")
+
+
+def test_an_error_later_than_the_peek_is_no_error() -> None:
+    bundle = bundle_of(pairs((1, 10)))
+    append_error(bundle, "division by zero", 2, 1, 3)
+    assert rows_in(scan_of(bundle, spec(1)).step(Fuel(100))) == [(1, 10)]
+
+
+def test_errors_that_cancel_out_are_no_error() -> None:
+    bundle = bundle_of(pairs((1, 10)))
+    append_error(bundle, "division by zero", 2, 1, 3)
+    append_error(bundle, "division by zero", 3, -1, 4)
+    assert rows_in(scan_of(bundle, spec(3)).step(Fuel(100))) == [(1, 10)]
+    assert isinstance(scan_of(bundle, spec(2)).step(Fuel(100)), ScanFailed)
+
+
+# S4
+
+
+def test_a_scan_can_suspend_in_the_middle_of_the_error_phase() -> None:
+    bundle = bundle_of(pairs((1, 10)))
+    for time in range(2, 8):
+        append_error(bundle, f"error {time // 2}", time, 1 if time % 2 == 0 else -1, time + 1)
+    scan = scan_of(bundle)
+    for _ in range(6):
+        assert scan.step(Fuel(1)) is SUSPENDED
+        assert scan.count == 0
+    assert rows_in(scan.step(Fuel(10))) == [(1, 10)]
+
+
+def test_a_scan_that_would_complete_before_its_errors_were_read_fails_instead(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    scan = scan_of(bundle_of(pairs((1, 10))))
+    scan._errors_left = True
+    scan._complete()
+    outcome = scan.step(Fuel(10))
+    assert isinstance(outcome, ScanFailed)
+    assert outcome.error.sqlstate == "XX000"
+    assert "before its error trace had been read" in caplog.text
+
+
+# S5
+
+
+def test_a_completed_scan_repeats_its_outcome_and_walks_nothing() -> None:
+    scan = scan_of(bundle_of(pairs((1, 10))))
+    first = scan.step(Fuel(10))
+    fuel = Fuel(10)
+    assert scan.step(fuel) is first
+    assert (fuel.remaining, scan.positions) == (10, 1)
+
+
+def test_a_failed_scan_repeats_its_error_and_walks_nothing() -> None:
+    bundle = bundle_of(pairs((1, 10)))
+    append_error(bundle, "x", 2, 1, 3)
+    scan = scan_of(bundle)
+    first = scan.step(Fuel(10))
+    assert isinstance(first, ScanFailed)
+    fuel = Fuel(10)
+    assert scan.step(fuel) is first
+    assert fuel.remaining == 10
+
+
+# S6
+
+
+def test_multiplicities_are_summed_at_the_peeks_time_over_all_batches() -> None:
+    bundle = bundle_of(
+        pairs((1, 10), (2, 20)),
+        pairs((1, 10), time=2),
+        pairs((2, 20), time=3, diff=-1),
+    )
+    assert rows_in(scan_of(bundle, spec(1)).step(Fuel(100))) == [(1, 10), (2, 20)]
+    assert rows_in(scan_of(bundle, spec(2)).step(Fuel(100))) == [(1, 10), (1, 10), (2, 20)]
+    assert rows_in(scan_of(bundle, spec(3)).step(Fuel(100))) == [(1, 10), (1, 10)]
+
+
+def test_a_negative_sum_fails_the_peek_and_names_the_collection(caplog: pytest.LogCaptureFixture) -> None:
+    outcome = scan_of(bundle_of(pairs((1, 10), diff=-1))).step(Fuel(100))
+    assert isinstance(outcome, ScanFailed)
+    assert outcome.error.sqlstate == "XX000"
+    assert outcome.error.message == 'collection "test" has a row of negative multiplicity'
+    assert 'collection "test" has a row of negative multiplicity' in caplog.text
+
+
+def test_a_row_whose_updates_a_cut_separates_is_summed_all_the_same() -> None:
+    bundle = bundle_of(pairs((1, 10), (2, 20)), pairs((1, 10), time=2, diff=-1), pairs((1, 10), time=3))
+    for size in (1, 2, 3):
+        scan = scan_of(bundle)
+        outcome: ScanOutcome = SUSPENDED
+        while outcome is SUSPENDED:
+            outcome = scan.step(Fuel(size))
+        assert rows_in(outcome) == [(1, 10), (2, 20)]
+
+
+def test_an_error_of_a_filter_counts_only_where_the_row_is_there() -> None:
+    divides = call("=", call("/", number(10), V), number(1))
+    gone = bundle_of(pairs((1, 0), (2, 10)), pairs((1, 0), time=2, diff=-1))
+    assert rows_in(scan_of(gone, spec(predicates=[divides])).step(Fuel(100))) == [(2, 10)]
+    outcome = scan_of(gone, spec(1, predicates=[divides])).step(Fuel(100))
+    assert isinstance(outcome, ScanFailed)
+    assert outcome.error.sqlstate == "22012"
+
+
+# S7
+
+
+def test_full_keys_seek_and_visit_their_rows_alone() -> None:
+    bundle = bundle_of(pairs(*((k, k * 10) for k in range(100))), pairs((7, 71), time=2))
+    scan = scan_of(bundle, spec(constraints=keys(7, 50)))
+    assert sorted(rows_in(scan.step(Fuel(100)))) == [(7, 70), (7, 71), (50, 500)]
+    assert scan.positions == 3
+
+
+def test_a_miss_costs_one_position() -> None:
+    bundle = bundle_of(pairs((1, 10), (3, 30)))
+    scan = scan_of(bundle, spec(constraints=keys(2, 3, 4)))
+    assert rows_in(scan.step(Fuel(100))) == [(3, 30)]
+    assert scan.positions == 3
+
+
+def test_a_range_after_a_prefix_seeks() -> None:
+    layout = type(PAIR)((BIGINT, BIGINT), (ASCENDING, ASCENDING))
+    bundle = bundle_of(pairs(*((k, v) for k in range(10) for v in range(10))), layout=layout)
+    wanted = KeyRange((4,), Bound(3, inclusive=False), Bound(5, inclusive=True))
+    scan = scan_of(bundle, spec(constraints=(wanted,)))
+    assert rows_in(scan.step(Fuel(100))) == [(4, 4), (4, 5)]
+    assert scan.positions == 2
+
+
+# S8
+
+
+def test_a_limit_without_order_ends_the_walk_as_soon_as_the_rows_are_there() -> None:
+    bundle = bundle_of(pairs(*((k, k) for k in range(10_000))))
+    scan = scan_of(bundle, spec(finish=finishing(2, limit=3, offset=2)))
+    outcome = scan.step(Fuel(100_000))
+    assert isinstance(outcome, Complete)
+    assert scan.positions == 5
+
+
+def test_a_limit_of_zero_visits_nothing() -> None:
+    scan = scan_of(bundle_of(pairs((1, 1))), spec(finish=finishing(2, limit=0)))
+    assert rows_in(scan.step(Fuel(10))) == []
+    assert scan.positions == 0
+
+
+def test_an_accumulation_under_order_and_limit_is_thinned_at_twice_the_wanted_rows() -> None:
+    bundle = bundle_of(pairs(*((k, (k * 7919) % 10_007) for k in range(10_000))))
+    asked = spec(finish=finishing(2, [(1, ASCENDING)], limit=2, offset=1))
+    scan = scan_of(bundle, asked)
+    most = 0
+    outcome: ScanOutcome = SUSPENDED
+    while outcome is SUSPENDED:
+        outcome = scan.step(Fuel(4))
+        most = max(most, scan.count)
+    assert most < 2 * 3 + 4
+    assert (
+        rows_of(Harness(bundle).ask(asked))
+        == sorted(((k, (k * 7919) % 10_007) for k in range(10_000)), key=lambda row: row[1])[1:3]
+    )
+
+
+@pytest.mark.parametrize("reverse", [False, True])
+def test_a_walk_in_index_order_ends_early_in_either_direction(reverse: bool) -> None:
+    bundle = bundle_of(
+        pairs(*((k, k) for k in range(0, 10_000, 2))), pairs(*((k, k) for k in range(1, 10_000, 2)), time=2)
+    )
+    order = DESCENDING if reverse else ASCENDING
+    asked = spec(finish=finishing(2, [(0, order)], limit=4, offset=1), reverse=reverse, ordered=True)
+    scan = scan_of(bundle, asked)
+    scan.step(Fuel(100_000))
+    assert scan.positions < 200
+    expected = [9_998, 9_997, 9_996, 9_995] if reverse else [1, 2, 3, 4]
+    assert [row[0] for row in rows_of(Harness(bundle).ask(asked))] == expected
+
+
+def test_a_walk_in_reverse_sums_multiplicities_too() -> None:
+    bundle = bundle_of(pairs((1, 1), (2, 2), (3, 3)), pairs((3, 3), time=2, diff=-1), pairs((2, 2), time=3))
+    asked = spec(finish=finishing(2, [(0, DESCENDING)], limit=3), reverse=True, ordered=True)
+    for granularity in (1, 2, 100):
+        harness = Harness(bundle, inline_budget=1, granularity=granularity)
+        assert rows_of(harness.ask(asked)) == [(2, 2), (2, 2), (1, 1)]
+
+
+# S9
+
+
+def test_an_answer_over_the_largest_size_fails_before_the_memory_is_spent() -> None:
+    bundle = bundle_of(pairs(*((k, k) for k in range(3 * CHUNK))))
+    scan = scan_of(bundle, max_result_size=64 * 1024)
+    outcome = scan.step(Fuel(10 * CHUNK))
+    assert isinstance(outcome, ScanFailed)
+    assert (outcome.error.sqlstate, outcome.error.message) == ("54000", "result exceeds max size of 64 KiB")
+    assert scan.positions == CHUNK
+    assert scan.nbytes == 0
+
+
+def test_a_row_of_huge_multiplicity_fails_before_it_is_copied_out() -> None:
+    outcome = scan_of(bundle_of([((1, 1), 1, 10**12)])).step(Fuel(10))
+    assert isinstance(outcome, ScanFailed)
+    assert outcome.error.sqlstate == "54000"
+
+
+def test_a_limit_makes_a_row_of_huge_multiplicity_harmless() -> None:
+    bundle = bundle_of([((1, 1), 1, 10**12)])
+    assert rows_of(Harness(bundle).ask(spec(finish=finishing(2, limit=2)))) == [(1, 1), (1, 1)]
+
+
+# S11
+
+
+def test_a_suspended_scan_goes_on_after_it_was_pickled() -> None:
+    bundle = bundle_of(
+        pairs((1, 10), (2, 20), (3, 30)), pairs((2, 20), time=2, diff=-1), pairs((4, 40), time=3)
+    )
+    append_error(bundle, "x", 4, 1, 5)
+    append_error(bundle, "x", 5, -1, 6)
+    scan = scan_of(bundle, spec(predicates=[call(">", K, number(1))]))
+    outcome: ScanOutcome = SUSPENDED
+    while outcome == SUSPENDED:
+        scan = pickle.loads(pickle.dumps(scan))
+        outcome = scan.step(Fuel(1))
+    assert rows_in(outcome) == [(3, 30), (4, 40)]
+    assert scan.positions == 7
+
+
+def test_what_a_scan_holds_is_not_changed_by_what_comes_later() -> None:
+    bundle = bundle_of(pairs((1, 10), (2, 20)))
+    scan = scan_of(bundle)
+    scan.step(Fuel(1))
+    append(bundle, pairs((1, 10), time=50, diff=-1), 51)
+    while bundle.work(1_000):
+        pass
+    assert rows_in(scan.step(Fuel(10))) == [(1, 10), (2, 20)]
+
+
+def test_an_empty_collection_answers_with_no_rows() -> None:
+    assert rows_of(Harness(TraceBundle(PAIR, upper=0)).ask()) == []
+
+
+def test_a_read_below_since_is_refused() -> None:
+    bundle = bundle_of(pairs((1, 10)))
+    bundle.allow_compaction(5)
+    assert error_of(Harness(bundle).ask(spec(4)))[0] == "22023"
+
+
+def test_a_snapshot_without_batches_has_nothing_to_visit() -> None:
+    scan = PeekScan(spec(), Snapshot((), (), 0, 10), GIB)
+    assert rows_in(scan.step(Fuel(1))) == []
