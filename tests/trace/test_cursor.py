@@ -202,6 +202,18 @@ def test_a_group_goes_on_where_another_batch_has_the_row() -> None:
     assert [(keys_of(v), v.open) for v in visits] == [([1], True), ([1], False), ([2], False)]
 
 
+@pytest.mark.parametrize("turned", [False, True])
+def test_a_group_goes_on_where_only_the_last_of_several_small_batches_reaches_it(turned: bool) -> None:
+    up, down = [numbers(1), numbers(100)], [numbers(200), numbers(199)]
+    if turned:
+        up, down = up[::-1], down[::-1]
+    large = numbers(*range(100, 200))
+    visit = Cursor((large, *up), exact_groups=True).advance(2)
+    assert (sorted(keys_of(visit), key=str), visit is not None and visit.open) == ([1, 100], True)
+    visit = Cursor((large, *down), None, True, exact_groups=True).advance(2)
+    assert (sorted(keys_of(visit), key=str), visit is not None and visit.open) == ([199, 200], True)
+
+
 def test_insertions_leave_no_group_open_unless_asked() -> None:
     batches = (numbers(1, 2), numbers(1))
     assert [v.open for v in walk(Cursor(batches), [1])] == [False, False, False]

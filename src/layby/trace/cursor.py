@@ -3,7 +3,8 @@
 A visit of much fuel does not merge row by row: it cuts the batch with most rows left after a run of them,
 takes what lies up to the same row from the others by binary search, and leaves it to the reader to put the
 slices in order if it has to. A cursor is positions in batches and nothing else, so it can be pickled between
-two visits. A lookup (made, one visit) costs 3 µs over one batch and 1.5 µs for each more.
+two visits. A lookup (made, one visit) costs 2.5 µs over one batch and 1 µs for each more; a walk of a
+million rows in four batches that interleave 2 ms at 16,384 positions a visit, 23 ms at 1,000.
 """
 
 from __future__ import annotations
@@ -166,33 +167,30 @@ class Cursor:
                 return {largest: cut}, (largest, bound)
             count = max(1, fuel * size // total)
             while True:
-                cuts, bound, taken = self._cut(active, lo, hi, largest, count, with_equals=True)
+                cuts, bound, taken = self._cut(active, lo, hi, largest, count)
                 if taken <= fuel:
                     return cuts, (largest, bound)
                 if count == 1:
                     break
                 count = max(1, min(count // 2, count * fuel // taken))
-            cuts, bound, taken = self._cut(active, lo, hi, largest, 1, with_equals=False)
-            if taken <= fuel:
-                return cuts, (largest, bound)
-            # All that comes before the largest batch's first row fills the fuel by itself: go on without
-            # that batch, within what does.
+            # What comes before the largest batch's first row, or equals it, fills the fuel by itself: go on
+            # without that batch, within what does.
             active.remove(largest)
             for k in active:
                 (lo if self._reverse else hi)[k] = cuts[k]
             active = [k for k in active if lo[k] < hi[k]]
 
     def _cut(
-        self, active: list[int], lo: list[int], hi: list[int], largest: int, count: int, *, with_equals: bool
+        self, active: list[int], lo: list[int], hi: list[int], largest: int, count: int
     ) -> tuple[dict[int, int], int, int]:
-        """Cut after `count` rows of batch `largest` and, in the others, before or behind rows equal to them.
+        """Cut after `count` rows of batch `largest`, and the others behind all rows up to the last of those.
 
         Returns the cuts, the bounding position in `largest`, and how many positions that takes.
         """
         reverse = self._reverse
         bound = hi[largest] - count if reverse else lo[largest] + count - 1
         columns = self._batches[largest].columns
-        side: Side = "left" if with_equals == reverse else "right"
+        side: Side = "left" if reverse else "right"
         cuts = {largest: bound if reverse else bound + 1}
         taken = count
         for k in active:

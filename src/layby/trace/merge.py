@@ -21,7 +21,7 @@ class Merge:
 
     It goes on where it stopped: positions of a cursor, the pieces finished so far, and the slices of the last
     row where that may go on. Pieces are put together at the end, in one placement: 10 ms for a million rows
-    of five fixed columns. A million rows from four batches take 0.15 s in all.
+    of five fixed columns. A million rows of three columns from four batches take 85 ms in all.
     """
 
     def __init__(self, inputs: tuple[Batch, ...], since: int, arena: Arena) -> None:

@@ -233,7 +233,7 @@ class TextColumn(Column):
     def words(self, depth: int, rows: Indices | None = None) -> NDArray[np.uint64]:
         """Return bytes `8 * depth` to `8 * depth + 8` of each value, or of those at `rows`.
 
-        Each is a big-endian number, zero-filled where the value ends: 15 ms for a million short values.
+        Each is a big-endian number, zero-filled where the value ends: 45 ms for a million short values.
         """
         starts, ends = self.offsets[:-1], self.offsets[1:]
         if rows is not None:

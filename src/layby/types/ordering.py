@@ -5,8 +5,8 @@ eight bytes order it. Floats sort by their bits: -0.0 just before 0.0, which are
 values, and NaN after everything.
 
 A sort goes column by column and looks at a further column, or at further words of a text, only for rows that
-tie so far: an index on a unique key sorts by that key alone. On a million rows: 1 ms where they are in order
-already, 15 ms for integers whose range leaves room for the row number in 64 bits, 100 ms for any others.
+tie so far: an index on a unique key sorts by that key alone. On a million rows: 3 ms where they are in order
+already, 20 ms for integers whose range leaves room for the row number in 64 bits, 100 ms for any others.
 """
 
 from __future__ import annotations
