@@ -225,7 +225,7 @@ class Client:
         self.writes: list[bytes] = []
         self.taken = 0
         self.closed = False
-        self.reading = True
+        self._reading = True
         self.room: int | None = None
         """Bytes that the transport takes before it asks to pause; None: any number."""
         self.ended = 0
@@ -254,14 +254,17 @@ class Client:
         self.closed = True
 
     def pause_reading(self) -> None:
-        assert self.reading
-        self.reading = False
+        assert self._reading
+        self._reading = False
 
     def resume_reading(self) -> None:
-        assert not self.reading
-        self.reading = True
+        assert not self._reading
+        self._reading = True
 
     # the test's side
+
+    def is_reading(self) -> bool:
+        return self._reading
 
     def received(self) -> bytes:
         """Return what was written since the last call."""

@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+from itertools import pairwise
 from struct import pack
 
 import pytest
@@ -51,7 +52,7 @@ def _fed(pieces: list[bytes]) -> list[tuple[int, bytes]]:
 def test_however_a_stream_is_cut_its_messages_are_the_same(messages: list[bytes], cuts: list[int]) -> None:
     stream = frontend.startup(user="a") + b"".join(messages)
     edges = sorted({0, len(stream), *(cut for cut in cuts if cut < len(stream))})
-    pieces = [stream[start:stop] for start, stop in zip(edges, edges[1:], strict=False)]
+    pieces = [stream[start:stop] for start, stop in pairwise(edges)]
     expected: list[tuple[int, bytes]] = [(codec.STARTUP, frontend.startup(user="a")[4:])]
     for message in messages:
         kind, body = message[0], message[5:]

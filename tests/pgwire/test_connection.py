@@ -162,9 +162,9 @@ def test_a_long_pipeline_is_taken_in_turns() -> None:
 def test_reading_pauses_while_too_much_waits() -> None:
     client = Client(FakeSession({"a": Later(CommandOutcome("A")), "b": CommandOutcome("B")}))
     client.send(query("a") + query("b") * (connection.QUEUE_MESSAGES + 1))
-    assert not client.reading
+    assert not client.is_reading()
     client.deliver()
-    assert client.reading
+    assert client.is_reading()
     assert client.session.calls.count(("run", "b")) == connection.QUEUE_MESSAGES + 1
 
 

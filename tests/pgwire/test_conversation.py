@@ -453,12 +453,12 @@ def test_a_full_sink_stops_reading_until_it_is_ready() -> None:
     client, sink = _copying(accept=4)
     client.send(message("d", b"1\n2\n") + message("d", b"3\n") + COPY_DONE)
     assert sink.data == b"1\n2\n"
-    assert not client.reading
+    assert not client.is_reading()
     assert sink.on_ready is not None
     sink.accept = 100
     sink.on_ready()
     assert sink.data == b"1\n2\n3\n"
-    assert client.reading
+    assert client.is_reading()
     assert kinds(client.received()) == "CCZ"
 
 

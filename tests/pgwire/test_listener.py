@@ -5,12 +5,14 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Awaitable, Callable, Iterator
 from struct import pack
+from typing import Any
 
 import pytest
 import uvloop
 
-from layby.adapter.outcome import CommandOutcome
+from layby.adapter.outcome import CommandOutcome, EncoderFor, Outcome
 from layby.pgwire.listener import Listener, listen
+from layby.pgwire.session import OnOutcome
 from tests.pgwire import frontend
 from tests.pgwire.fakes import FakeCoordinator, FakeSession, IntRows, Later
 from tests.pgwire.frontend import errors, kinds, query, startup
@@ -18,15 +20,29 @@ from tests.pgwire.frontend import errors, kinds, query, startup
 _WAIT = 20.0
 
 
+class _Session(FakeSession):
+    """Tells when a statement has been given to it."""
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        self.ran = asyncio.Event()
+
+    def execute_statement(
+        self, parsed: Any, encoder_for: EncoderFor, on_outcome: OnOutcome
+    ) -> Outcome | None:
+        self.ran.set()
+        return super().execute_statement(parsed, encoder_for, on_outcome)
+
+
 class _Sessions(FakeCoordinator):
     """Opens a new session for every client, all with the same answers."""
 
     def __init__(self) -> None:
         super().__init__(FakeSession())
-        self.sessions: list[FakeSession] = []
+        self.sessions: list[_Session] = []
 
-    def connect(self, user: str, database: str, parameters: dict[str, str]) -> FakeSession:
-        session = FakeSession({"a": IntRows([1]), "big": IntRows(list(range(100_000)))})
+    def connect(self, user: str, database: str, parameters: dict[str, str]) -> _Session:
+        session = _Session({"a": IntRows([1]), "big": IntRows(list(range(100_000)))})
         session.answers["later"] = Later(CommandOutcome("LATER"))
         self.sessions.append(session)
         return session
@@ -162,8 +178,7 @@ def test_a_listener_that_closes_ends_its_connections(run: Run) -> None:
         idle_reader, idle_writer = await _connect(listener)
         busy_reader, busy_writer = await _connect(listener)
         busy_writer.write(query("later"))
-        while ("run", "later") not in sessions.sessions[1].calls:
-            await asyncio.sleep(0)
+        await sessions.sessions[1].ran.wait()
         closing = asyncio.ensure_future(listener.close(_WAIT))
         (error,) = errors(await idle_reader.read())
         assert error["C"] == "57P01"
@@ -183,8 +198,7 @@ def test_a_listener_that_waits_no_longer_ends_what_is_in_flight(run: Run) -> Non
     async def scenario(listener: Listener, sessions: _Sessions) -> None:
         reader, writer = await _connect(listener)
         writer.write(query("later"))
-        while ("run", "later") not in sessions.sessions[0].calls:
-            await asyncio.sleep(0)
+        await sessions.sessions[0].ran.wait()
         await listener.close(0.0)
         (error,) = errors(await reader.read())
         assert error["C"] == "57P01"
