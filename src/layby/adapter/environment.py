@@ -30,7 +30,7 @@ class Environment(Mapping[str, PhysicalValue]):
             case "now":
                 transaction = session.transaction
                 return _now_us() if transaction is None else transaction.started_us
-            case "clock_timestamp":
+            case "statement_timestamp":
                 return _now_us()
             case "current_date":
                 return int(_now_us() // _DAY_US)
