@@ -90,7 +90,7 @@ def computed(expr: Call) -> Outcome:
     return folded
 
 
-def shown(name: str, *args: PhysicalValue | Literal) -> str | None | Raised:
+def shown(name: str, *args: PhysicalValue | Literal) -> str | Raised | None:
     """The outcome as text, where its physical value says little."""
     constants = [arg if isinstance(arg, Literal) else literal(arg) for arg in args]
     expr = call(name, *constants)

@@ -77,8 +77,8 @@ def interpret(expr: Expr, row: Sequence[PhysicalValue]) -> PhysicalValue:
                     return value
             return None
         case Call(function=function, args=args):
-            values = [interpret(arg, row) for arg in args]
-            return None if None in values else FUNCTIONS[function.name](*values)
+            taken = [interpret(arg, row) for arg in args]
+            return None if None in taken else FUNCTIONS[function.name](*taken)
         case _:
             raise AssertionError(expr)
 
@@ -182,7 +182,7 @@ def table(rows: Sequence[Sequence[PhysicalValue]]) -> list[Column]:
     ]
 
 
-@settings(max_examples=400, deadline=None)
+@settings(max_examples=250, deadline=None)
 @given(st.one_of(*_expressions()), rows)
 def test_an_expression_evaluates_on_columns_as_it_does_row_by_row(
     expr: Expr, rows: list[tuple[PhysicalValue, ...]]

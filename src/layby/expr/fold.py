@@ -29,27 +29,34 @@ def fold(expr: Expr) -> Expr:
 
 
 def _fold_node(expr: Expr) -> Expr:
-    match expr:
+    simpler = _simplified(expr)
+    if type(simpler) is not type(expr):
+        return simpler  # one of its parts, which has been folded
+    match simpler:
         case Literal() | ColumnRef() | Param() | SessionValue():
-            return expr
-        case And(args=args):
-            expr = _fold_logic(expr, args, decisive=False)
-        case Or(args=args):
-            expr = _fold_logic(expr, args, decisive=True)
-        case Case():
-            expr = _fold_case(expr)
-        case Coalesce():
-            expr = _fold_coalesce(expr)
+            return simpler
         case Call(function=function) if function.volatile:
-            return expr
-        case _:
-            pass
-    if isinstance(expr, Literal) or not all(isinstance(child, Literal) for child in children(expr)):
-        return expr
-    vector = evaluate(expr, (), 1)
+            return simpler
+        case _ if not all(isinstance(child, Literal) for child in children(simpler)):
+            return simpler
+    vector = evaluate(simpler, (), 1)
     if vector.errors is not None and vector.errors.codes.any():
-        return expr
-    return Literal(vector.column.value(0), expr.type)
+        return simpler
+    return Literal(vector.column.value(0), simpler.type)
+
+
+def _simplified(expr: Expr) -> Expr:
+    match expr:
+        case And(args=args):
+            return _fold_logic(expr, args, decisive=False)
+        case Or(args=args):
+            return _fold_logic(expr, args, decisive=True)
+        case Case():
+            return _fold_case(expr)
+        case Coalesce():
+            return _fold_coalesce(expr)
+        case _:
+            return expr
 
 
 def _fold_logic(expr: And | Or, args: tuple[Expr, ...], *, decisive: bool) -> Expr:

@@ -149,7 +149,8 @@ def _against(index: int, operator: Callable[[Any, Any], Any], value: Array) -> T
 def _compare_float(name: str, index: int, type_: SqlType, value: float) -> Test | None:
     if value != value:
         return None  # NaN constants are rare, and NaN columns make their comparison odd
-    constant = np.array(value, type_.dtype)
+    with np.errstate(over="ignore"):
+        constant = np.array(value, type_.dtype)
     if float(constant) != value:
         constant = np.array(value, np.float64)
     # numpy says no to every comparison with NaN, SQL holds it to be the greatest: ask the opposite

@@ -177,6 +177,8 @@ _FIELDS: Final[dict[str, Callable[[_Moments], Array]]] = {
 
 _OF_TIMES: Final = frozenset({"microseconds", "milliseconds", "second", "minute", "hour"})
 _OF_ZONES: Final = frozenset({"timezone", "timezone_hour", "timezone_minute"})
+_UNITS_OF_TIME: Final = frozenset(_FIELDS) - {"dow", "isodow", "doy", "epoch", "isoyear", "julian"}
+"""What `date_trunc` knows as units, though it cannot truncate to all of them."""
 
 
 def _truncated_year(length: int, first: int) -> Callable[[_Moments], Array]:
@@ -227,7 +229,7 @@ def _extract(type_: SqlType, allowed: frozenset[str]) -> ByUnit:
     name = _TYPE_NAMES[type_]
 
     def compute(text: str, values: Array) -> tuple[Array, Mask | None, list[Flaw]]:
-        unit = _unit(text, name, allowed)
+        unit = _unit(text, name, allowed, frozenset(_FIELDS))
         fields = _FIELDS[unit](_Moments(type_, values)).astype(np.float64)
         endless = infinite(type_, values)
         if not endless.any():
@@ -243,7 +245,7 @@ def _truncate(type_: SqlType) -> ByUnit:
     name = _TYPE_NAMES[type_]
 
     def compute(text: str, values: Array) -> tuple[Array, Mask | None, list[Flaw]]:
-        unit = _unit(text, name, frozenset(_TRUNCATIONS))
+        unit = _unit(text, name, frozenset(_TRUNCATIONS), _UNITS_OF_TIME)
         endless = infinite(type_, values)
         truncated = _TRUNCATIONS[unit](_Moments(type_, values))
         flaws = [((truncated < MIN_TIMESTAMP) & ~endless, TIMESTAMP_OUT_OF_RANGE)]
@@ -252,9 +254,9 @@ def _truncate(type_: SqlType) -> ByUnit:
     return compute
 
 
-def _unit(text: str, type_name: str, allowed: frozenset[str]) -> str:
-    unit = _UNITS.get(text.lower())
-    if unit is None:
+def _unit(text: str, type_name: str, allowed: frozenset[str], known: frozenset[str]) -> str:
+    unit = _UNITS.get(text.lower(), "")
+    if unit not in known:
         raise SqlError("22023", f'unit "{text.lower()}" not recognized for type {type_name}')
     if unit not in allowed:
         raise SqlError("0A000", f'unit "{text.lower()}" not supported for type {type_name}')
