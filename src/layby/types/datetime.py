@@ -172,8 +172,8 @@ def parse_datetimes(type_: SqlType, texts: TextColumn) -> tuple[NDArray[Any], Ma
     `pyarrow.ArrowInvalid` where a text is anything else.
     """
     if type_ is DATE:
-        days = filled(texts.arrow.cast(pa.date32()).cast(pa.int32()))
-        return days - np.int32(EPOCH_DAYS), None
+        days = filled(texts.arrow.cast(pa.date32()).cast(pa.int32())) - np.int32(EPOCH_DAYS)
+        return _checked(texts, days, days < _FIRST_KERNEL_DAY)
     lengths = np.diff(texts.offsets)
     if type_ is TIMESTAMPTZ and _all_with_zone(texts, lengths):
         usecs = texts.arrow.cast(pa.timestamp("us", "UTC"))
@@ -183,6 +183,13 @@ def parse_datetimes(type_: SqlType, texts: TextColumn) -> tuple[NDArray[Any], Ma
         # The kernel reads `2024-01-31 05` as five o'clock; to PostgreSQL it is no timestamp.
         doubtful = lengths == len("2024-01-31 05")
     values = filled(usecs.cast(pa.int64())) - EPOCH_DAYS * USECS_PER_DAY
+    # The kernel has a year 0. With a zone it may begin or end a day away from here.
+    return _checked(texts, values, doubtful | (values < (_FIRST_KERNEL_DAY + 1) * USECS_PER_DAY))
+
+
+def _checked(texts: TextColumn, values: NDArray[Any], doubtful: Mask) -> tuple[NDArray[Any], Mask | None]:
+    if texts.valid is not None:
+        doubtful &= texts.valid
     return values, doubtful if doubtful.any() else None
 
 
