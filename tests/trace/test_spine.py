@@ -12,13 +12,23 @@ from hypothesis import strategies as st
 
 from layby.errors import InternalError
 from layby.memory.arena import HEAP
-from layby.trace.batch import Batch
+from layby.trace.batch import Batch, build_batch
 from layby.trace.layout import Layout
 from layby.trace.merge import Merge
 from layby.trace.spine import Spine
 from layby.types.ordering import ASCENDING
 from layby.types.scalar import INTEGER, TEXT
-from tests.trace.model import Update, batch_of, contents, identity, layouts, row_key, rows, updates_of
+from tests.trace.model import (
+    Update,
+    batch_of,
+    columns_of,
+    contents,
+    identity,
+    layouts,
+    row_key,
+    rows,
+    updates_of,
+)
 
 LAYOUT = Layout((INTEGER, TEXT), (ASCENDING,))
 
@@ -102,6 +112,17 @@ def test_a_long_history_of_one_row_is_merged_whole_under_little_fuel() -> None:
     assert spent == 600
     expected = [((1, "a"), time, -1 if time % 2 else 1) for time in range(501, 600)]
     assert updates_of(merge.result) == [((1, "a"), 500, 1), *expected]
+
+
+def test_an_input_that_starts_late_does_not_move_the_times_of_the_others() -> None:
+    old = batch_of(LAYOUT, [((1, "a"), 2, 1)], 0, 5)
+    columns = columns_of(LAYOUT, [(1, "a")])
+    new = build_batch(LAYOUT, columns, 5, -1, 5, 6, 5, HEAP)
+    merge = Merge((old, new), 1, HEAP)
+    while merge.result is None:
+        merge.step(10)
+    assert updates_of(merge.result) == [((1, "a"), 2, 1), ((1, "a"), 5, -1)]
+    assert merge.result.since == 1
 
 
 def test_history_below_since_collapses() -> None:

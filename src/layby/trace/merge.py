@@ -28,7 +28,9 @@ class Merge:
         self.inputs = inputs
         self.result: Batch | None = None
         """The merged batch once `step` has reached the end; it may be empty."""
-        self._since = max(since, *(batch.since for batch in inputs))
+        # Not the inputs' own: a new batch may say that it starts at its lower bound, while somebody still
+        # reads an older one before that.
+        self._since = since
         self._arena = arena
         self._cursor = Cursor(inputs, exact_groups=True)
         self._pieces: list[Piece] = []

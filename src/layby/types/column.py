@@ -28,7 +28,7 @@ Indices = NDArray[np.int64]
 
 
 class Column:
-    """Values of one SQL type; the two layouts below are its only kinds."""
+    """Values of one SQL type: the two layouts below, and series (`trace.series`), whose slices are the first."""
 
     __slots__ = ("type", "valid")
 
