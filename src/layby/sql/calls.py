@@ -34,6 +34,13 @@ _SESSION_FUNCTIONS: Final[dict[str, tuple[str, SqlType]]] = {
 }
 """Functions without arguments that the session answers: the session value's name and type."""
 
+_FIXED_FUNCTIONS: Final = {
+    "version": SERVER_VERSION,
+    # There are no advisory locks to give back; drivers ask for it when they reset a session.
+    "pg_advisory_unlock_all": "",
+}
+"""Functions without arguments whose value never changes."""
+
 _VALUE_FUNCTIONS: Final[dict[int, tuple[str, SqlType]]] = {
     pb.SVFOP_CURRENT_DATE: ("current_date", DATE),
     pb.SVFOP_CURRENT_TIMESTAMP: ("now", TIMESTAMPTZ),
@@ -159,8 +166,8 @@ def _special(context: BindContext, name: str, args: list[Bound], location: int) 
         if name in _SESSION_FUNCTIONS:
             value, type_ = _SESSION_FUNCTIONS[name]
             return Bound(SessionValue(value, type_), location)
-        if name == "version":
-            return Bound(Literal(SERVER_VERSION, TEXT), location)
+        if name in _FIXED_FUNCTIONS:
+            return Bound(Literal(_FIXED_FUNCTIONS[name], TEXT), location)
         return None
     maker = _NAMED.get((name, len(args)))
     return None if maker is None else maker(context, args, location)

@@ -17,6 +17,8 @@ from layby.sql.plan import DeletePlan, InsertPlan, SelectPlan, TableSource, Upda
 from layby.sql.relation import find_table, table_scope
 from layby.sql.scope import Scope
 from layby.sql.select import BoundSelect, Target, bind_select
+from layby.types.relation import ColumnDesc
+from layby.types.scalar import BIGINT, INTEGER, TEXT
 
 
 def plan_insert(context: BindContext, node: Node) -> InsertPlan:
@@ -140,17 +142,23 @@ def _rows(
             column = desc[number]
             kind = item.WhichOneof("node")
             if kind == "a_const":
-                literal = constant(context, item.a_const)
-                if literal.type is column.type:
-                    cells[number] = literal
-                else:
-                    made = assign(context, Bound(literal, item.a_const.location), column.type, column.name)
-                    cells[number] = made.expr
+                cells[number] = _literal(context, item.a_const, column)
             elif kind != "set_to_default":
                 bound = assign(context, binder.bind(item), column.type, column.name)
                 cells[number] = bound.expr if isinstance(bound.expr, Literal) else fold(bound.expr)
         rows.append(tuple(cells))
     return tuple(rows)
+
+
+def _literal(context: BindContext, node: Node, column: ColumnDesc) -> Expr:
+    """Bind a constant to a column; the two commonest kinds take the short way."""
+    kind = node.WhichOneof("val")
+    type_ = column.type
+    if kind == "ival" and (type_ is INTEGER or type_ is BIGINT):
+        return Literal(node.ival.ival, type_)
+    if kind == "sval" and type_ is TEXT:
+        return Literal(node.sval.sval, type_)
+    return assign(context, Bound(constant(context, node), node.location), type_, column.name).expr
 
 
 def _location(node: Node) -> int:

@@ -27,7 +27,7 @@ from layby.types.scalar import (
     SqlType,
 )
 
-_LIMITS: Final = {
+LIMITS: Final = {
     SMALLINT: (-(2**15), 2**15 - 1),
     INTEGER: (-(2**31), 2**31 - 1),
     BIGINT: (-(2**63), 2**63 - 1),
@@ -35,6 +35,8 @@ _LIMITS: Final = {
     TIMESTAMP: (-(2**63), 2**63 - 1),
     TIMESTAMPTZ: (-(2**63), 2**63 - 1),
 }
+"""The least and greatest physical values; of dates and times they are the infinities."""
+
 _TIMES: Final = (TIMESTAMP, TIMESTAMPTZ)
 _DAY: Final = 86_400_000_000
 """Microseconds."""
@@ -62,7 +64,7 @@ def fit_equal(key: SqlType, source: SqlType, value: PhysicalValue) -> PhysicalVa
     if below is None:
         return MISS
     whole, exact = below
-    low, high = _LIMITS[key]
+    low, high = LIMITS[key]
     return whole if exact and low <= whole <= high else MISS
 
 
@@ -74,7 +76,7 @@ def fit_bound(
         return Bound(value, inclusive)
     if key in FLOATING:
         return _real_bound(value, inclusive, lower) if key is REAL else Bound(value, inclusive)
-    low, high = _LIMITS[key]
+    low, high = LIMITS[key]
     below = _floor(key, source, value)
     if below is None:  # NaN is above all
         return MISS if lower else Bound(high, True)
@@ -101,8 +103,8 @@ def _floor(key: SqlType, source: SqlType, value: PhysicalValue) -> tuple[int, bo
     number = int(value) if isinstance(value, int) else 0
     if key in INTEGRAL or (key in _TIMES and source in _TIMES):
         return number, True
-    if number in _LIMITS[source]:  # infinities
-        return _LIMITS[key][_LIMITS[source].index(number)], True
+    if number in LIMITS[source]:  # infinities
+        return LIMITS[key][LIMITS[source].index(number)], True
     if key is DATE:
         days, rest = divmod(number, _DAY)
         return days, rest == 0

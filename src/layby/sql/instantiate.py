@@ -16,12 +16,12 @@ from layby.expr.fold import fold
 from layby.expr.mfp import Mfp
 from layby.expr.scalar import Expr, Literal, Param, SessionValue, walk, with_values
 from layby.sql.catalog import Index
-from layby.sql.fit import MISS, Miss, fit_bound, fit_equal
+from layby.sql.fit import LIMITS, MISS, Miss, fit_bound, fit_equal
 from layby.sql.plan import BoundTemplate, RangeTemplate, SelectPlan, SeriesSource, TableSource, ValuesSource
 from layby.trace.constraints import Bound, Constraints, KeyRange
 from layby.types.column import Column, column_from_values
 from layby.types.ordering import Ordering
-from layby.types.scalar import PhysicalValue, SqlType
+from layby.types.scalar import INTEGRAL, PhysicalValue, SqlType
 
 Params = tuple[PhysicalValue, ...]
 Session = Mapping[str, PhysicalValue]
@@ -191,7 +191,10 @@ def _values(template: RangeTemplate) -> list[Expr]:
 
 
 def _lookup(index: Index, template: RangeTemplate) -> Callable[[Params, Session], Constraints] | None:
-    """Return the short way for one prefix of parameters of the keys' own types, None where it is not one."""
+    """Return the short way for one prefix of parameters of the keys' own types, None where it is not one.
+
+    Integers of another width take it too: drivers send the narrowest that holds the value.
+    """
     if template.lower or template.upper:
         return None
     numbers = []
@@ -199,7 +202,11 @@ def _lookup(index: Index, template: RangeTemplate) -> Callable[[Params, Session]
         if len(alternatives) != 1:
             return None
         value = alternatives[0]
-        if not isinstance(value, Param) or value.type is not type_:
+        if not isinstance(value, Param):
+            return None
+        if value.type is not type_:
+            if len(template.prefix) == 1 and value.type in INTEGRAL and type_ in INTEGRAL:
+                return _integer_lookup(value.number - 1, *LIMITS[type_])
             return None
         numbers.append(value.number - 1)
     if len(numbers) == 1:
@@ -216,6 +223,14 @@ def _lookup(index: Index, template: RangeTemplate) -> Callable[[Params, Session]
         return () if None in prefix else (KeyRange(prefix),)
 
     return several
+
+
+def _integer_lookup(at: int, low: int, high: int) -> Callable[[Params, Session], Constraints]:
+    def lookup(params: Params, _session: Session) -> Constraints:
+        value = cast("int | None", params[at])
+        return () if value is None or not low <= value <= high else (KeyRange((value,)),)
+
+    return lookup
 
 
 def _fixed(ranges: _Ranges) -> Callable[[Params, Session], Constraints]:

@@ -95,8 +95,8 @@ def _syntax_error(sql: str, error: postgast.PgQueryError) -> SqlError:
     if message.startswith("memory exhausted"):
         return too_deep()
     code = "0A000" if re.search(r"not (yet )?(supported|implemented)", message) else "42601"
-    # The grammar appends a newline to the text it reports where the text ends in one.
-    position = _character(sql, error.cursorpos - 1) if error.cursorpos > 0 else None
+    # Unlike the locations in a tree, the grammar's own errors count characters.
+    position = error.cursorpos if error.cursorpos > 0 else None
     return SqlError(code, message, position=position)
 
 

@@ -17,9 +17,9 @@ import numpy as np
 PhysicalValue = bool | int | float | str | None
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, eq=False)
 class SqlType:
-    """One SQL type. Compared by identity of name; the instances below are the only ones.
+    """One SQL type. Compared by identity: the instances below are the only ones in a process.
 
     `size` is the width in bytes on the wire and in memory, -1 where it varies. `dtype` is the numpy type of
     a fixed-width column; text has none.
