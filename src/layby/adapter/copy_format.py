@@ -106,9 +106,9 @@ class CopyParser:
         left = b"" if self.ended else data[at:]
         self._pieces = [left]
         self._size = len(left)
-        # A row longer than all that has come is looked at again when there is twice as much, so that the
-        # work stays linear.
-        self._wait_for = 1 if taken is not None or self._finished else 2 * self._size + 1
+        # A look that finds no row is not repeated before there is twice as much, so that the work stays
+        # linear in a row of many pieces.
+        self._wait_for = self._size + 1 if taken is not None else 2 * self._size + 1
         return taken
 
     def line_of(self, row: int) -> int:

@@ -18,6 +18,7 @@ Field = bytes | None
 
 _ESCAPE: Final = re.compile(rb"\\(?:([0-7]{1,3})|x([0-9A-Fa-f]{1,2})|(.)|$)", re.DOTALL)
 _CONTROLS: Final = {b"b": b"\b", b"f": b"\f", b"n": b"\n", b"r": b"\r", b"t": b"\t", b"v": b"\v"}
+_COMMON: Final = {b"\\" + letter: byte for letter, byte in _CONTROLS.items()} | {b"\\\\": b"\\"}
 
 
 @dataclass(frozen=True, slots=True)
@@ -152,6 +153,9 @@ def unescape(data: bytes) -> bytes:
 
 
 def _meaning(escape: re.Match[bytes]) -> bytes:
+    known = _COMMON.get(escape[0])
+    if known is not None:
+        return known
     octal, hexadecimal, other = escape.groups()
     if octal is not None:
         return bytes([int(octal, 8) & 0xFF])
