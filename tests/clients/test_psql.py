@@ -29,20 +29,7 @@ def test_several_commands_are_answered_each(server: Server) -> None:
         "UPDATE steps SET a = a + 1; DELETE FROM steps WHERE a = 2; SELECT a FROM steps; DROP TABLE steps;"
     )
     out = _psql(server, "-At", stdin=script)
-    assert out.split() == [
-        "CREATE",
-        "TABLE",
-        "INSERT",
-        "0",
-        "2",
-        "UPDATE",
-        "2",
-        "DELETE",
-        "1",
-        "3",
-        "DROP",
-        "TABLE",
-    ]
+    assert out.splitlines() == ["CREATE TABLE", "INSERT 0 2", "UPDATE 2", "DELETE 1", "3", "DROP TABLE"]
 
 
 def test_a_script_in_one_command_is_one_transaction(server: Server) -> None:
@@ -115,34 +102,22 @@ def test_a_column_of_a_type_is_shown_as_postgresql_shows_it(server: Server) -> N
 
 
 def test_an_interrupt_cancels_the_statement(server: Server) -> None:
-    process = subprocess.Popen(
-        ["psql", "-X", "-At", server.conninfo],
-        stdin=subprocess.PIPE,
-        stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE,
-        text=True,
-        bufsize=1,
-    )
-    try:
-        assert process.stdin is not None
-        assert process.stdout is not None
-        process.stdin.write("SELECT 'begun';\n")
-        assert process.stdout.readline() == "begun\n"
-        # Both statements go to the server together, so once `begun` is here the second is being run.
-        process.stdin.write(f"\\echo next\n{SLOW};\n")
-        assert process.stdout.readline() == "next\n"
-        for _ in range(int(TIMEOUT)):
+    # Nothing tells from outside when psql has its statement under way, so it is given longer each time.
+    for attempt in range(1, 40):
+        process = subprocess.Popen(
+            ["psql", "-X", "-c", SLOW, server.conninfo],
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            text=True,
+        )
+        try:
+            process.communicate(timeout=0.1 * attempt)
+        except subprocess.TimeoutExpired:
             process.send_signal(signal.SIGINT)
-            try:
-                out, err = process.communicate("SELECT 'after';\n", timeout=1)
-                break
-            except subprocess.TimeoutExpired:
-                continue
-        else:
-            raise AssertionError("psql did not end")
-        assert "canceling statement due to user request" in err
-        assert out == "after\n"
-    finally:
-        if process.poll() is None:
+        try:
+            _, err = process.communicate(timeout=TIMEOUT)
+        finally:
             process.kill()
-            process.communicate()
+        if "ERROR:  canceling statement due to user request" in err:
+            return
+    raise AssertionError(f"psql was not cancelled: {err}")
