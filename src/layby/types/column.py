@@ -28,7 +28,7 @@ Indices = NDArray[np.int64]
 
 
 class Column:
-    """Values of one SQL type: the two layouts below, and series (`trace.series`), whose slices are the first."""
+    """Values of one SQL type: one of the two layouts below, or a series, which slices into the first."""
 
     __slots__ = ("type", "valid")
 
