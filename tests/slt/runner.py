@@ -52,17 +52,17 @@ def run_file(path: Path, connect: Callable[[], Connection], tally: Tally) -> Non
     try:
         for record in parse(path.read_text()):
             tally.records += 1
-            made = _CREATED.match(record.sql)
-            if made is not None:
-                created.append((made[1], made[2]))
             try:
                 message = run_record(connection, record, labels)
             except (LostConnectionError, OSError) as error:
                 message = f"connection lost: {error}"
                 connection.close()
                 connection = connect()
+            made = _CREATED.match(record.sql)
             if message:
                 tally.failures.append(Failure(path.name, record.line, record.sql, message))
+            elif made is not None and record.error is None:
+                created.append((made[1], made[2]))
         for kind, name in reversed(created):
             try:
                 connection.query(f"DROP {kind} IF EXISTS {name}")

@@ -28,8 +28,9 @@ LOOKUP: Final = (
     "SELECT dep_time, arr_delay, tailnum, dest FROM flights WHERE carrier = 'HA' AND flight = 51 LIMIT 1"
 )
 WALK: Final = (
-    "SELECT carrier, flight, tailnum FROM flights "
-    "WHERE tailnum LIKE '%N%9%9%Z%' AND distance * 60 / (air_time + 1) + dep_delay * dep_delay > 900"
+    "SELECT carrier, flight, tailnum, dest FROM flights "
+    "WHERE lower(carrier || tailnum || dest) LIKE '%9%8%q%' AND distance * 60 / (air_time + 1) > 400 "
+    "ORDER BY arr_delay DESC LIMIT 10"
 )
 LOOKUPS_PER_S: Final = 200.0
 WALKERS: Final = 2
