@@ -318,7 +318,7 @@ def _compare(op: str, x: Any, y: Any) -> bool | None:
         return None
     nan_x, nan_y = x != x, y != y
     sign = nan_x - nan_y if nan_x or nan_y else (x > y) - (x < y)
-    return {"=": sign == 0, "<": sign < 0, "<=": sign <= 0, ">": sign > 0, ">=": sign >= 0}[op]
+    return bool({"=": sign == 0, "<": sign < 0, "<=": sign <= 0, ">": sign > 0, ">=": sign >= 0}[op])
 
 
 def _any(found: list[bool | None]) -> bool | None:

@@ -16,6 +16,9 @@ MAX_DEPTH = 200
 """Levels that an expression may nest: evaluation recurses a few Python frames a level."""
 
 
+_TAKES_PARAMS = frozenset({"select_stmt", "insert_stmt", "update_stmt", "delete_stmt", "explain_stmt"})
+
+
 class Bound(NamedTuple):
     """A bound expression, and the byte location of its leftmost part (-1: unknown)."""
 
@@ -73,8 +76,8 @@ class BindContext:
         self._depth -= 1
 
     def param(self, number: int, location: int) -> Bound:
-        """Bind a reference to `$number`."""
-        if not 1 <= number <= 65_535:
+        """Bind a reference to `$number`; raises 42P02 where a statement takes no parameters."""
+        if not 1 <= number <= 65_535 or self.statement.kind not in _TAKES_PARAMS:
             raise self.error("42P02", f"there is no parameter ${number}", location)
         while len(self.params) < number:
             self.params.append(None)

@@ -68,7 +68,7 @@ def parse_script(sql: str) -> list[ParsedStatement]:
     try:
         tree = postgast.parse(sql)
     except postgast.PgQueryError as error:
-        raise _syntax_error(sql, error) from None
+        raise _syntax_error(error) from None
     statements = []
     for entry in tree.stmts:
         start = entry.stmt_location
@@ -90,7 +90,7 @@ def _character(source: str, location: int) -> int:
     return len(source.encode()[:location].decode(errors="ignore")) + 1
 
 
-def _syntax_error(sql: str, error: postgast.PgQueryError) -> SqlError:
+def _syntax_error(error: postgast.PgQueryError) -> SqlError:
     message = error.message
     if message.startswith("memory exhausted"):
         return too_deep()
