@@ -134,7 +134,8 @@ def value_strategy(type_: SqlType) -> st.SearchStrategy[PhysicalValue]:
     if type_ is TEXT:
         return st.text(st.characters(exclude_characters="\0", codec="utf-8"), max_size=5)
     if type_ in (DOUBLE_PRECISION, REAL):
-        plain = st.integers(-(10**7), 10**7).map(lambda n: float(np.float32(n / 64)))
+        numbers = st.integers(-(10**7), 10**7) | st.integers(10**10, 10**16)
+        plain = numbers.map(lambda n: n / 64 if type_ is DOUBLE_PRECISION else float(np.float32(n / 64)))
         some = st.floats() if type_ is DOUBLE_PRECISION else st.floats(width=32)
         return some.map(lambda v: math.nan if math.isnan(v) else v) | plain
     if type_ is DATE:

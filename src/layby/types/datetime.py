@@ -173,7 +173,8 @@ def parse_datetimes(type_: SqlType, texts: TextColumn) -> tuple[NDArray[Any], Ma
     """
     if type_ is DATE:
         days = filled(texts.arrow.cast(pa.date32()).cast(pa.int32())) - np.int32(EPOCH_DAYS)
-        return _checked(texts, days, days < _FIRST_KERNEL_DAY)
+        doubtful = days < _FIRST_KERNEL_DAY
+        return days, doubtful if doubtful.any() else None
     lengths = np.diff(texts.offsets)
     if type_ is TIMESTAMPTZ and _all_with_zone(texts, lengths):
         usecs = texts.arrow.cast(pa.timestamp("us", "UTC"))
@@ -184,12 +185,7 @@ def parse_datetimes(type_: SqlType, texts: TextColumn) -> tuple[NDArray[Any], Ma
         doubtful = lengths == len("2024-01-31 05")
     values = filled(usecs.cast(pa.int64())) - EPOCH_DAYS * USECS_PER_DAY
     # The kernel has a year 0. With a zone it may begin or end a day away from here.
-    return _checked(texts, values, doubtful | (values < (_FIRST_KERNEL_DAY + 1) * USECS_PER_DAY))
-
-
-def _checked(texts: TextColumn, values: NDArray[Any], doubtful: Mask) -> tuple[NDArray[Any], Mask | None]:
-    if texts.valid is not None:
-        doubtful &= texts.valid
+    doubtful |= values < (_FIRST_KERNEL_DAY + 1) * USECS_PER_DAY
     return values, doubtful if doubtful.any() else None
 
 
