@@ -30,6 +30,7 @@ class Batch:
     """
 
     __slots__ = (
+        "__weakref__",
         "_searches",
         "columns",
         "diffs",

@@ -1,0 +1,250 @@
+"""Channels: messages between processes that share segments.
+
+A message is a pickle in which what lies in shared memory stands by reference: an array over a segment as the
+segment's identity and an offset, and an object of a `shared class` (a batch) as a number once the other side
+has it. The file descriptors of segments that the other side has not mapped yet travel with the message over
+the Unix socket. The sender remembers what the receiver holds, and when such a thing is gone here it says so
+with the next message; until then the receiver keeps it, so that a reference never comes too late.
+
+Pickle and not a schema: both ends are the same program, started by it, on one machine, and the values are
+its own classes.
+"""
+
+from __future__ import annotations
+
+import array
+import io
+import os
+import pickle
+import socket
+import struct
+import threading
+import weakref
+from collections import deque
+from collections.abc import Sequence
+from typing import Any, Final
+
+import numpy as np
+
+from layby.memory.segment import Segment, segment_of
+
+_HEAD: Final = struct.Struct("<IH")
+"""Before each message: the bytes of the rest, and how many descriptors come with it."""
+
+_LENGTH: Final = struct.Struct("<I")
+"""Before the message's own pickle: the bytes of what is gone and what is new, a pickle too."""
+
+_MAX_FDS: Final = 200
+_READ: Final = 1 << 20
+
+
+class ChannelClosedError(ConnectionError):
+    """The other process is gone."""
+
+
+class Channel:
+    """One end of a socket pair. Any thread may send; one receives."""
+
+    def __init__(self, sock: socket.socket, shared_classes: tuple[type, ...] = ()) -> None:
+        """`shared_classes` are immutable classes with weak references whose objects are sent once."""
+        self.socket = sock
+        self._shared = shared_classes
+        self._sending = threading.Lock()
+        self._their_segments: set[int] = set()
+        self._their_objects: dict[int, int] = {}
+        self._next_object = 0
+        self._gone: deque[tuple[str, int]] = deque()
+        self._segments: dict[int, Segment] = {}
+        self._objects: dict[int, Any] = {}
+        self._buffer = bytearray()
+        self._fds: deque[int] = deque()
+
+    def send(self, message: object) -> None:
+        """Send a message; blocks while the socket is full. Raises ChannelClosedError."""
+        with self._sending:
+            gone = self._take_gone()
+            body = io.BytesIO()
+            pickler = _Pickler(self, body)
+            try:
+                pickler.dump(message)
+            except BaseException:
+                self._unsent(pickler, gone)
+                raise
+            fresh = pickler.fresh
+            head = b""
+            if gone or fresh:
+                head = pickle.dumps((gone, [(s.identity, len(s)) for s in fresh]))
+            try:
+                self._write(_LENGTH.pack(len(head)) + head + body.getbuffer(), [s.fd for s in fresh])
+            except OSError as error:
+                raise ChannelClosedError(str(error)) from None
+
+    def receive(self) -> Any:
+        """Return the next message, blocking until it is there. Raises ChannelClosedError at the end."""
+        while True:
+            for message in self.received():
+                return message
+            self.read()
+
+    def read(self) -> None:
+        """Read what has arrived (blocking where the socket blocks). Raises ChannelClosedError at the end."""
+        ancillary = array.array("i")
+        try:
+            data, control, _, _ = self.socket.recvmsg(
+                _READ, socket.CMSG_LEN(_MAX_FDS * ancillary.itemsize), socket.MSG_CMSG_CLOEXEC
+            )
+        except BlockingIOError:
+            return
+        except OSError as error:
+            raise ChannelClosedError(str(error)) from None
+        for level, kind, raw in control:
+            if level == socket.SOL_SOCKET and kind == socket.SCM_RIGHTS:
+                ancillary.frombytes(raw[: len(raw) - len(raw) % ancillary.itemsize])
+        self._fds.extend(ancillary)
+        if not data:
+            raise ChannelClosedError("the other process closed the channel")
+        self._buffer += data
+
+    def received(self) -> Sequence[Any]:
+        """Return the first message that has arrived whole, or nothing; a list of at most one."""
+        if len(self._buffer) < _HEAD.size:
+            return ()
+        length, fd_count = _HEAD.unpack_from(self._buffer)
+        if len(self._buffer) < _HEAD.size + length or len(self._fds) < fd_count:
+            return ()
+        payload = bytes(memoryview(self._buffer)[_HEAD.size : _HEAD.size + length])
+        del self._buffer[: _HEAD.size + length]
+        (head_length,) = _LENGTH.unpack_from(payload)
+        body_at = _LENGTH.size + head_length
+        if head_length:
+            gone, fresh = pickle.loads(payload[_LENGTH.size : body_at])
+            for kind, number in gone:
+                (self._segments if kind == "segment" else self._objects).pop(number, None)
+            for identity, size in fresh:
+                self._segments[identity] = Segment.map(identity, self._fds.popleft(), size)
+        message = _Unpickler(self, io.BytesIO(payload[body_at:])).load()
+        return (message,)
+
+    def close(self) -> None:
+        """Close the socket, let go of what the other side may refer to, and of what came unfinished."""
+        self.socket.close()
+        self._segments.clear()
+        self._objects.clear()
+        while self._fds:
+            os.close(self._fds.popleft())
+
+    # The sender's knowledge of the receiver
+
+    def reference_segment(self, segment: Segment, fresh: list[Segment]) -> int:
+        """Return a segment's identity; a segment that the receiver does not map joins `fresh`."""
+        identity = segment.identity
+        if identity not in self._their_segments:
+            self._their_segments.add(identity)
+            fresh.append(segment)
+            weakref.finalize(segment, self._gone.append, ("segment", identity)).atexit = False
+        return identity
+
+    def reference_object(self, value: Any) -> tuple[int, bool]:
+        """Return a shared object's number, and whether the receiver has it already."""
+        number = self._their_objects.get(id(value))
+        if number is not None:
+            return number, True
+        self._next_object += 1
+        self._their_objects[id(value)] = self._next_object
+        weakref.finalize(value, self._object_gone, id(value), self._next_object).atexit = False
+        return self._next_object, False
+
+    def shares(self, value: object) -> bool:
+        """Return whether objects of this class are sent once and then referred to."""
+        return type(value) in self._shared
+
+    def segment(self, identity: int) -> Segment:
+        """Return a segment that the sender referred to."""
+        return self._segments[identity]
+
+    def known(self, number: int) -> Any:
+        """Return an object that the sender has sent before."""
+        return self._objects[number]
+
+    def keep(self, number: int, value: Any) -> Any:
+        """Keep an object that the sender may refer to again."""
+        self._objects[number] = value
+        return value
+
+    def _object_gone(self, address: int, number: int) -> None:
+        self._their_objects.pop(address, None)
+        self._gone.append(("object", number))
+
+    def _unsent(self, pickler: _Pickler, gone: list[tuple[str, int]]) -> None:
+        """Undo what a message that could not be pickled had noted; nothing of it was sent."""
+        self._gone.extendleft(reversed(gone))
+        for segment in pickler.fresh:
+            self._their_segments.discard(segment.identity)
+        for address in pickler.new_objects:
+            self._their_objects.pop(address, None)
+
+    def _take_gone(self) -> list[tuple[str, int]]:
+        gone = []
+        while self._gone:
+            kind, number = self._gone.popleft()
+            if kind == "segment":
+                self._their_segments.discard(number)
+            gone.append((kind, number))
+        return gone
+
+    def _write(self, payload: bytes, fds: list[int]) -> None:
+        data = memoryview(_HEAD.pack(len(payload), len(fds)) + payload)
+        # Descriptors beyond what one system call takes go ahead with a byte each of the message.
+        while len(fds) > _MAX_FDS:
+            sent = socket.send_fds(self.socket, [data[:1]], fds[:_MAX_FDS])
+            data, fds = data[sent:], fds[_MAX_FDS:]
+        if fds:
+            data = data[socket.send_fds(self.socket, [data], fds) :]
+        if data:
+            self.socket.sendall(data)
+
+
+class _Pickler(pickle.Pickler):
+    def __init__(self, channel: Channel, out: io.BytesIO) -> None:
+        super().__init__(out, pickle.HIGHEST_PROTOCOL)
+        self._channel = channel
+        self.fresh: list[Segment] = []
+        self.new_objects: list[int] = []
+
+    def persistent_id(self, value: object) -> tuple[Any, ...] | None:
+        if isinstance(value, np.ndarray):
+            segment = segment_of(value)
+            if segment is None or value.ndim != 1:
+                return None
+            identity = self._channel.reference_segment(segment, self.fresh)
+            offset = value.__array_interface__["data"][0] - segment.address
+            stride = value.strides[0]
+            return ("array", identity, offset, value.dtype.str, len(value), stride)
+        if self._channel.shares(value):
+            number, known = self._channel.reference_object(value)
+            if known:
+                return ("object", number)
+            self.new_objects.append(id(value))
+            # The parts of the object are pickled within its persistent identity, by this same pickler.
+            return ("new", number, value.__reduce__())
+        return None
+
+
+class _Unpickler(pickle.Unpickler):
+    def __init__(self, channel: Channel, data: io.BytesIO) -> None:
+        super().__init__(data)
+        self._channel = channel
+
+    def persistent_load(self, reference: tuple[Any, ...]) -> Any:
+        kind, number = reference[:2]
+        if kind == "object":
+            return self._channel.known(number)
+        if kind == "new":
+            make, args = reference[2]
+            return self._channel.keep(number, make(*args))
+        offset, dtype, length, stride = reference[2:]
+        segment = self._channel.segment(number)
+        whole = np.dtype(dtype)
+        if stride == whole.itemsize or length < 2:
+            return segment.view(offset, whole, length)
+        return np.ndarray((length,), whole, segment, offset, (stride,))

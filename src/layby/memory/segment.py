@@ -1,0 +1,78 @@
+"""Segments: pieces of memory that processes share.
+
+A segment is a `memfd`: nothing of it is left in the file system, and the kernel frees it once no process has
+it open or mapped. Its creator writes; everyone else maps it read-only, which the seal `F_SEAL_FUTURE_WRITE`
+enforces. Arrays over a segment keep it mapped, so it lives as long as any of them does, and no longer.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import itertools
+import mmap
+import os
+from typing import Any, Final
+
+import numpy as np
+from numpy.typing import NDArray
+
+Array = NDArray[Any]
+
+_F_SEAL_FUTURE_WRITE: Final = 0x0010
+"""No new writable mapping; the one that exists goes on writing (Linux 5.1, not yet named by `fcntl`)."""
+
+_numbers = itertools.count(1)
+
+
+class Segment(mmap.mmap):
+    """A mapped segment. `identity` is the same in every process that maps it."""
+
+    identity: int
+    fd: int
+    address: int
+
+    @classmethod
+    def create(cls, size: int) -> Segment:
+        """Make a segment of `size` bytes, zeroed, written by this process. Raises OSError."""
+        fd = os.memfd_create("layby", os.MFD_CLOEXEC | os.MFD_ALLOW_SEALING)
+        try:
+            os.ftruncate(fd, size)
+            segment = cls(fd, size)
+            fcntl.fcntl(fd, fcntl.F_ADD_SEALS, _F_SEAL_FUTURE_WRITE | fcntl.F_SEAL_SHRINK | fcntl.F_SEAL_GROW)
+        except BaseException:
+            os.close(fd)
+            raise
+        return segment._opened(os.getpid() << 32 | next(_numbers), fd)
+
+    @classmethod
+    def map(cls, identity: int, fd: int, size: int) -> Segment:
+        """Map another process's segment read-only; owns `fd` from now on."""
+        try:
+            segment = cls(fd, size, prot=mmap.PROT_READ)
+        except BaseException:
+            os.close(fd)
+            raise
+        return segment._opened(identity, fd)
+
+    def _opened(self, identity: int, fd: int) -> Segment:
+        self.identity = identity
+        self.fd = fd
+        self.address = np.frombuffer(self, np.uint8).__array_interface__["data"][0]
+        return self
+
+    def __del__(self) -> None:
+        os.close(self.fd)
+
+    def view(self, offset: int, dtype: np.dtype[Any], length: int) -> Array:
+        """Return an array over `length` items from `offset`; it keeps the segment mapped."""
+        return np.frombuffer(self, dtype, length, offset)
+
+
+def segment_of(array: Array) -> Segment | None:
+    """Return the segment that an array lies in, None where that is ordinary memory."""
+    base: Any = array.base
+    while isinstance(base, np.ndarray):
+        base = base.base
+    if isinstance(base, memoryview):
+        base = base.obj
+    return base if isinstance(base, Segment) else None
