@@ -49,6 +49,7 @@ for _kind in (CLOSE, COPY_DONE, COPY_FAIL, DESCRIBE, EXECUTE, FLUSH, SYNC, TERMI
 for _kind in (BIND, COPY_DATA, FUNCTION_CALL, PARSE, QUERY):
     _LIMITS[_kind] = LARGE_LIMIT
 
+_header: Final = Struct(">Bi").unpack_from
 _length: Final = Struct(">i").unpack_from
 _count: Final = Struct(">H").unpack_from
 
@@ -142,11 +143,10 @@ class Decoder:
 
     def _typed(self, data: bytes, at: int, messages: list[Message]) -> int:
         """Cut messages off `data` from `at`; return where the incomplete one begins."""
-        end = len(data)
+        end, limits = len(data), _LIMITS
         while end - at >= 5:
-            kind = data[at]
-            length = _length(data, at + 1)[0]
-            if length < 4 or length > _LIMITS[kind]:
+            kind, length = _header(data, at)
+            if length < 4 or length > limits[kind]:
                 self._fail(_bad_header(kind))
                 return at
             stop = at + 1 + length

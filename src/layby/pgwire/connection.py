@@ -127,7 +127,7 @@ class Connection:
 
     def pause_writing(self) -> None:
         """The transport has enough to send for now."""
-        self._output.paused = True
+        self._output.pause()
 
     def resume_writing(self) -> None:
         """The transport takes more."""
@@ -183,9 +183,9 @@ class Connection:
 
     def _run_messages(self) -> None:
         queue, output = self._queue, self._output
-        while not (self.closed or output.blocked):
+        while not output.blocked:
             conversation = self._conversation
-            if conversation is not None and conversation.waiting:
+            if conversation is not None and (conversation.pending or conversation.sink_full):
                 return
             if self._turn_left <= 0:
                 if not self._scheduled:
@@ -193,7 +193,7 @@ class Connection:
                     self._later(self._turn)
                 return
             self._turn_left -= 1
-            if conversation is not None and conversation.scripted:
+            if conversation is not None and conversation.script is not None and conversation.sink is None:
                 conversation.step()
             elif queue:
                 kind, body = queue.popleft()
@@ -201,10 +201,11 @@ class Connection:
                     self._queued_bytes = 0
                 if kind == codec.TERMINATE:
                     self._end()
-                elif conversation is None:
-                    self._startup(body)
-                else:
+                    return
+                if conversation is not None:
                     conversation.message(kind, body)
+                elif not self._startup(body):
+                    return
             elif self._decoder.error is not None:
                 raise self._decoder.error
             else:
@@ -213,7 +214,8 @@ class Connection:
                 return
             if output.size > LARGE:
                 output.write()
-            if output.take_large():
+            if output.large:
+                output.large = False
                 self._turn_left = 0
 
     def _govern_reading(self) -> None:
@@ -227,8 +229,8 @@ class Connection:
             self._reading = True
             self._transport.resume_reading()
 
-    def _startup(self, body: bytes) -> None:
-        """Answer a request for encryption, cancel, or open the session."""
+    def _startup(self, body: bytes) -> bool:
+        """Answer a request for encryption, cancel, or open the session; return whether to go on."""
         output = self._output
         code = codec.startup_code(body)
         if code in (codec.SSL_REQUEST, codec.GSSENC_REQUEST):
@@ -239,6 +241,7 @@ class Connection:
             if target is not None:
                 self._coordinator.cancel(*target)
             self._end()
+            return False
         else:
             user, database, parameters, negotiation = negotiate(codec.read_startup(body))
             if self._ending:
@@ -249,6 +252,7 @@ class Connection:
                 output.add(negotiation)
             self._conversation = Conversation(session, output, self._resume, self.end_with)
             self._conversation.begin()
+        return True
 
     # -- the end
 

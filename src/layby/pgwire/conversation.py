@@ -1,7 +1,7 @@
 """What a client and its session say to each other once the session is open. No IO.
 
-Messages are taken strictly in order: while `waiting`, the session owes an outcome or takes no more COPY data,
-and nothing may be given to `message` or `step`. What can be answered at once is answered within the call,
+Messages are taken strictly in order: the next waits while the session owes an outcome or takes no more COPY
+data. What can be answered at once is answered within the call,
 without a task or a future.
 """
 
@@ -32,26 +32,27 @@ from layby.pgwire.shape import EncoderChoice, Shapes, column_formats
 
 _logger: Final = logging.getLogger(__name__)
 
-_IGNORED: Final = frozenset({codec.COPY_DATA, codec.COPY_DONE, codec.COPY_FAIL})
-"""Left over from a copy that failed while its data was on the way."""
-
 
 class Conversation:
-    """Runs a session's messages and adds the answers to its output."""
+    """Runs a session's messages and adds the answers to its output.
+
+    While `pending` or `sink_full` nothing may be given to `message` or `step`. A `script` without a `sink`
+    wants `step` before the next message. (They are plain attributes as the connection asks for each message.)
+    """
 
     __slots__ = (
         "_executing",
         "_on_broken",
         "_on_ready",
         "_output",
-        "_pending",
         "_portals",
-        "_script",
         "_session",
         "_shapes",
-        "_sink",
         "_skipping",
         "_text",
+        "pending",
+        "script",
+        "sink",
         "sink_full",
     )
 
@@ -72,12 +73,12 @@ class Conversation:
         self._portals: dict[str, Portal] = {}
         self._executing: Portal
         """The portal whose outcome the session owes."""
-        self._script: deque[Any] | None = None
+        self.script: deque[Any] | None = None
         """The statements of the simple query under way that have not been run; empty once only its Sync is
         left to do."""
-        self._sink: CopyInSink | None = None
+        self.sink: CopyInSink | None = None
         """Set while COPY data is taken from the client."""
-        self._pending = False
+        self.pending = False
         """The session owes an outcome."""
         self._skipping = False
         """An extended message failed: all up to the next Sync is ignored."""
@@ -85,19 +86,9 @@ class Conversation:
         """The COPY under way takes no more data for now."""
 
     @property
-    def waiting(self) -> bool:
-        """Whether nothing more may be run for now."""
-        return self._pending or self.sink_full
-
-    @property
-    def scripted(self) -> bool:
-        """Whether `step` has something to do before the next message."""
-        return self._script is not None and self._sink is None
-
-    @property
     def busy(self) -> bool:
         """Whether a statement, a script or a copy is under way."""
-        return self._pending or self._script is not None or self._sink is not None
+        return self.pending or self.script is not None or self.sink is not None
 
     @property
     def idle(self) -> bool:
@@ -118,28 +109,41 @@ class Conversation:
         """End the session; outcomes it still owes are no longer taken."""
         self._on_ready = _nothing
         self._on_broken = _ignore
-        self._script = self._sink = None
+        self.pending = True
+        self.script = self.sink = None
         self._portals.clear()
         self._session.close()
 
     def step(self) -> None:
         """Run the next statement of the script, or end it."""
-        assert self._script is not None
-        self._next_statement(self._script)
+        script = self.script
+        assert script is not None
+        if not script:
+            self.script = None
+            self._sync()
+            return
+        self.pending = True
+        try:
+            outcome = self._session.execute_statement(script.popleft(), self._text, self._on_statement)
+        except SqlError as error:
+            outcome = FailureOutcome(error)
+        if outcome is not None:
+            self.pending = False
+            self._statement_done(outcome)
 
     def message(self, kind: int, body: bytes) -> None:
         """Run one message, other than Terminate. Raises `ProtocolError` where the connection must end."""
-        if self._sink is not None:
-            self._copy_message(self._sink, kind, body)
+        if self.sink is not None:
+            self._copy_message(self.sink, kind, body)
         elif kind == codec.SYNC:
             self._skipping = False
             self._sync()
-        elif self._skipping or kind in _IGNORED:
+        elif self._skipping:
             return
         elif kind == codec.QUERY:
             self._query(body)
         elif kind == codec.FUNCTION_CALL:
-            self._script = deque()
+            self.script = deque()
             self._script_failed(SqlError("0A000", "function calls are not supported"))
         else:
             try:
@@ -153,30 +157,15 @@ class Conversation:
 
     def _query(self, body: bytes) -> None:
         try:
-            self._script = deque(self._session.parse_script(codec.read_string(body)))
+            self.script = deque(self._session.parse_script(codec.read_string(body)))
         except ProtocolError:
             raise
         except SqlError as error:
-            self._script = deque()
+            self.script = deque()
             self._script_failed(error)
             return
-        if not self._script:
+        if not self.script:
             self._output.add(backend.EMPTY_QUERY)
-
-    def _next_statement(self, script: deque[Any]) -> None:
-        """Run the script's next statement, or end it."""
-        if not script:
-            self._script = None
-            self._sync()
-            return
-        self._pending = True
-        try:
-            outcome = self._session.execute_statement(script.popleft(), self._text, self._on_statement)
-        except SqlError as error:
-            outcome = FailureOutcome(error)
-        if outcome is not None:
-            self._pending = False
-            self._statement_done(outcome)
 
     def _on_statement(self, outcome: Outcome) -> None:
         self._arrived(self._statement_done, outcome)
@@ -198,12 +187,12 @@ class Conversation:
 
     def _script_failed(self, error: SqlError) -> None:
         """Tell the error and give the rest of the script up."""
-        self._sink = None
+        self.sink = None
         self.sink_full = False
         self._session.fail()
         self._report(error)
-        if self._script is not None:
-            self._script.clear()
+        if self.script is not None:
+            self.script.clear()
 
     # -- extended query
 
@@ -237,9 +226,10 @@ class Conversation:
                 self._portals.pop(name, None)
                 session.close_portal(name)
             output.add(backend.CLOSE_COMPLETE)
-        else:
+        elif kind == codec.FLUSH:
             output.confirm()
             output.flush()
+        # What is left is COPY data on its way when its copy failed; as in PostgreSQL it is ignored.
 
     def _describe(self, which: int, name: str) -> None:
         output, session = self._output, self._session
@@ -267,14 +257,14 @@ class Conversation:
         portal.check_runnable(name)
         portal.limit = limit
         self._executing = portal
-        self._pending = True
+        self.pending = True
         try:
             outcome = session.execute_portal(name, portal, self._on_portal)
         except SqlError:
-            self._pending = False
+            self.pending = False
             raise
         if outcome is not None:
-            self._pending = False
+            self.pending = False
             self._portal_done(outcome)
 
     def _on_portal(self, outcome: Outcome) -> None:
@@ -310,7 +300,7 @@ class Conversation:
             self._output.complete(backend.command_complete(tag))
 
     def _extended_failed(self, error: SqlError) -> None:
-        self._sink = None
+        self.sink = None
         self.sink_full = False
         self._session.fail()
         self._report(error)
@@ -334,8 +324,8 @@ class Conversation:
             output.add(backend.COPY_DONE)
             output.complete(backend.command_complete(outcome.tag))
         else:
-            self._sink = outcome.sink
-            self._sink.on_ready = self._sink_ready
+            self.sink = outcome.sink
+            self.sink.on_ready = self._sink_ready
             output.add(backend.copy_response(b"G", outcome.column_count))
             output.flush()
 
@@ -358,8 +348,8 @@ class Conversation:
 
     def _end_copy(self) -> None:
         """Take no more data; the session owes the outcome."""
-        self._sink = None
-        self._pending = True
+        self.sink = None
+        self.pending = True
 
     def _sink_ready(self) -> None:
         self.sink_full = False
@@ -369,13 +359,13 @@ class Conversation:
 
     def _sync(self) -> None:
         """Commit what the implicit transaction wrote, then tell that the next query may come."""
-        self._pending = True
+        self.pending = True
         try:
             outcome = self._session.sync(self._on_sync)
         except SqlError as error:
             outcome = FailureOutcome(error)
         if outcome is not None:
-            self._pending = False
+            self.pending = False
             self._sync_done(outcome)
 
     def _on_sync(self, outcome: Outcome) -> None:
@@ -413,7 +403,7 @@ class Conversation:
         """Take an outcome that the session owed, and go on."""
         if self._on_ready is _nothing:
             return
-        self._pending = False
+        self.pending = False
         try:
             done(outcome)
         except Exception as error:

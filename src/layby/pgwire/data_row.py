@@ -28,6 +28,7 @@ CHUNK: Final = 32_768
 
 _length: Final = Struct(">i").pack
 _head: Final = Struct(">ciH").pack
+_NULL: Final = b"\xff\xff\xff\xff"
 _HEAD: Final = np.dtype([("kind", "u1"), ("length", ">i4"), ("count", ">u2")])
 
 _BINARY: Final = {
@@ -41,7 +42,7 @@ _BINARY: Final = {
 """The binary format is the value in network order: dates and timestamps are held in PostgreSQL's epoch."""
 
 Write = Callable[[Any], bytes]
-"""Writes one value that is not null; takes what `Column.value` gives."""
+"""Writes one value that is not null."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,36 +72,30 @@ class DataRowEncoder:
         return concatenate(chunks)
 
     def _few(self, columns: Sequence[Column], count: int) -> EncodedRows:
-        width = len(self.types)
-        rows: list[bytes] = []
+        writers, width = self._writers, len(self.types)
+        parts: list[bytes] = []
         ends: list[int] = []
         end = 0
         for at in range(count):
-            parts: list[bytes] = []
+            head = len(parts)
+            parts.append(b"")
             size = 6
-            for column, write in zip(columns, self._writers, strict=True):
-                raw: bytes
-                if isinstance(column, TextColumn):
-                    if column.valid is not None and not column.valid[at]:
-                        parts.append(b"\xff\xff\xff\xff")
-                        size += 4
-                        continue
-                    raw = column.raw(at)
+            for column, write in zip(columns, writers, strict=True):
+                valid = column.valid
+                if valid is not None and not valid[at]:
+                    parts.append(_NULL)
+                    size += 4
+                    continue
+                if isinstance(column, FixedColumn):
+                    raw = write(column.values.item(at))
                 else:
-                    value = column.value(at)
-                    if value is None:
-                        parts.append(b"\xff\xff\xff\xff")
-                        size += 4
-                        continue
-                    raw = write(value)
-                parts.append(_length(len(raw)))
-                parts.append(raw)
+                    raw = cast("TextColumn", column).raw(at)
+                parts.append(_length(len(raw)) + raw)
                 size += 4 + len(raw)
-            rows.append(_head(b"D", size, width))
-            rows += parts
+            parts[head] = _head(b"D", size, width)
             end += size + 1
             ends.append(end)
-        return EncodedRows(b"".join(rows), ends, count)
+        return EncodedRows(b"".join(parts), ends, count)
 
     def _chunk(self, columns: list[Column], count: int) -> tuple[memoryview, NDArray[np.int64]]:
         head = np.empty(count, _HEAD)

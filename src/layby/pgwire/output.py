@@ -43,14 +43,15 @@ class Output:
     __slots__ = (
         "_completion",
         "_due",
-        "_large",
         "_later",
         "_parts",
+        "_paused",
         "_resume",
         "_scheduled",
         "_stream",
         "_transport",
-        "paused",
+        "blocked",
+        "large",
         "size",
     )
 
@@ -69,20 +70,17 @@ class Output:
         """Where in `_parts` the last CommandComplete stands, until a Sync confirms it or it is sent."""
         self._stream: memoryview | None = None
         """What is left of a large answer."""
-        self._large = False
-        """A large answer was added since `take_large`."""
+        self.large = False
+        """A large answer was added since the connection set this to False."""
         self._scheduled = False
-        self.paused = False
+        self._paused = False
         """The transport takes no more for now."""
+        self.blocked = False
+        """Whether the connection must wait before it runs anything more: paused, or within a stream."""
         self.size = 0
         """Bytes in `_parts`."""
         self._due = 0
         """How many of `_parts` must reach the client before anything else happens."""
-
-    @property
-    def blocked(self) -> bool:
-        """Whether the connection must wait before it runs anything more."""
-        return self.paused or self._stream is not None
 
     @property
     def streaming(self) -> bool:
@@ -118,14 +116,9 @@ class Output:
             self.add(bytes(data))
             return
         self._write_parts(len(self._parts))
-        self._large = True
+        self.large = True
         self._stream = memoryview(data)
         self._advance()
-
-    def take_large(self) -> bool:
-        """Return whether a large answer was added since the last call."""
-        large, self._large = self._large, False
-        return large
 
     def flush(self) -> None:
         """See to it that all so far is sent by the next `write`."""
@@ -149,9 +142,14 @@ class Output:
         self.size = 0
         self._resume = _nothing
 
+    def pause(self) -> None:
+        """Wait: the transport takes no more for now."""
+        self._paused = self.blocked = True
+
     def resumed(self) -> None:
         """Go on: the transport takes more."""
-        self.paused = False
+        self._paused = False
+        self.blocked = self._stream is not None
         if self._stream is None:
             self._resume()
         elif not self._scheduled:
@@ -160,7 +158,7 @@ class Output:
     def _turn(self) -> None:
         """Go on with the answer under way, and with the connection once it has been handed over."""
         self._scheduled = False
-        if self._stream is not None and not self.paused and not self._advance():
+        if self._stream is not None and not self._paused and not self._advance():
             self._resume()
 
     def _advance(self) -> bool:
@@ -170,9 +168,10 @@ class Output:
         part, rest = stream[:SLICE], stream[SLICE:]
         self._stream = rest if len(rest) else None
         self._transport.write(part)
+        self.blocked = self._paused or self._stream is not None
         if not len(rest):
             return False
-        if not self.paused:
+        if not self._paused:
             self._scheduled = True
             self._later(self._turn)
         return True

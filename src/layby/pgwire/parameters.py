@@ -38,8 +38,6 @@ def read_parameters(
             decoded.append(None)
         elif formats and formats[at if len(formats) > 1 else 0]:
             decoded.append(_binary(types[at], raw, at + 1))
-        elif 0 in raw:
-            raise SqlError("22021", 'invalid byte sequence for encoding "UTF8": 0x00')
         else:
             decoded.append(parse(types[at], utf8(raw)))
     return decoded
