@@ -79,6 +79,11 @@ class Channel:
             except OSError as error:
                 raise ChannelClosedError(str(error)) from None
 
+    @property
+    def owes_notice(self) -> bool:
+        """Whether the receiver keeps something that is gone here and has not been told."""
+        return bool(self._gone)
+
     def receive(self) -> Any:
         """Return the next message, blocking until it is there. Raises ChannelClosedError at the end."""
         while True:
@@ -86,12 +91,14 @@ class Channel:
                 return message
             self.read()
 
-    def read(self) -> None:
-        """Read what has arrived (blocking where the socket blocks). Raises ChannelClosedError at the end."""
+    def read(self, *, wait: bool = True) -> None:
+        """Read what has arrived, or wait for some of it. Raises ChannelClosedError at the end."""
         ancillary = array.array("i")
         try:
             data, control, _, _ = self.socket.recvmsg(
-                _READ, socket.CMSG_LEN(_MAX_FDS * ancillary.itemsize), socket.MSG_CMSG_CLOEXEC
+                _READ,
+                socket.CMSG_LEN(_MAX_FDS * ancillary.itemsize),
+                socket.MSG_CMSG_CLOEXEC | (0 if wait else socket.MSG_DONTWAIT),
             )
         except BlockingIOError:
             return

@@ -18,7 +18,7 @@ from layby.types.column import Column
 class EncodedRows:
     """`count` rows as finished wire messages, end to end; row i ends at byte `ends[i]`."""
 
-    data: bytes
+    data: bytes | memoryview
     ends: Sequence[int] | NDArray[Any]
     count: int
 

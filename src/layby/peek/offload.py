@@ -14,7 +14,7 @@ from layby.peek.permits import PeekPermits, Ticket, permit_bound
 from layby.peek.pinned import PinnedBatches
 from layby.peek.pool import WalkPool
 from layby.peek.scan import PeekScan
-from layby.peek.walk import Walk
+from layby.peek.walk import Walk, WalkLimits
 
 
 class _Taken:
@@ -77,7 +77,7 @@ class OffloadDriver:
 
     def take_over(self, pending: PendingPeek, scan: PeekScan) -> Failed | None:
         """Own `scan` from now on. A full permit queue is answered at once (53400)."""
-        walk = Walk(scan, pending.encoder, lambda: self._parameters.peek, self._clock)
+        walk = Walk(scan, pending.encoder, self._limits, clock=self._clock)
         taken = _Taken(pending, walk, self._clock())
         self._pinned.pin(scan.batches)
         self._taken[pending] = taken
@@ -98,7 +98,7 @@ class OffloadDriver:
         """Give a peek up: one in the queue leaves it now, one that walks within one granularity."""
         taken = self._taken.get(pending)  # None: its walk has ended, and the next sweep drops the answer
         if taken is not None:
-            taken.walk.cancelled = True
+            taken.walk.cancel()
             if pending.state is PeekState.QUEUED:
                 self._let_go(taken)
                 self._export()
@@ -115,6 +115,9 @@ class OffloadDriver:
                 self._observe(taken)
                 answers.append((pending, taken.walk.response))
         return answers
+
+    def _limits(self) -> WalkLimits:
+        return WalkLimits.of(self._parameters.peek)
 
     def _granted(self, taken: _Taken) -> None:
         taken.granted_at = self._clock()

@@ -8,6 +8,7 @@ from enum import Enum
 from layby.peek.answer import PeekResponse, RowEncoder
 from layby.peek.scan import PeekSpec
 from layby.trace.batch import Batch
+from layby.trace.bundle import Snapshot
 
 
 class PeekState(Enum):
@@ -36,7 +37,7 @@ class PendingPeek:
         target: int | tuple[Batch, ...],
         encoder: RowEncoder | None,
         respond: Callable[[PeekResponse], None],
-        overlay: tuple[Batch, ...] = (),
+        overlay: Snapshot | None = None,
     ) -> None:
         self.spec = spec
         self.target = target

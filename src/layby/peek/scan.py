@@ -155,6 +155,10 @@ class PeekScan:
         """Rows found so far."""
         return self._found.count
 
+    def found_rows(self, count: int) -> None:
+        """Take over how many rows were found where the scan was walked on, for the metrics."""
+        self._found = _Found([], count, 0)
+
     @property
     def nbytes(self) -> int:
         """Size of the rows found so far, as an answer would store them."""

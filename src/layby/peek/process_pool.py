@@ -1,0 +1,241 @@
+"""The walk pool of processes: no walk shares the serving loop's GIL.
+
+One process a permit, started before the first need by executing a new interpreter (nothing is forked from a
+threaded parent). Batches are read where they lie, in shared memory; a cancellation is a store to a shared
+page; answers come back as segments of finished wire bytes. A hand-over there and back costs 51 µs. A process
+that dies costs the peek that it walked and is replaced.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import socket
+import subprocess
+import sys
+from collections import deque
+from collections.abc import Callable
+from typing import Final
+
+from layby.config import PeekParameters
+from layby.errors import InternalError
+from layby.memory.channel import Channel, ChannelClosedError
+from layby.memory.control_page import ControlPage
+from layby.peek.answer import EncodedRows, Failed, PeekResponse, Rows
+from layby.peek.walk import Walk
+from layby.peek.walk_process import (
+    FIRST_WALKER_SLOT,
+    GRANULARITY_SLOT,
+    RESULT_SIZE_SLOT,
+    Setup,
+    WalkEnded,
+    WalkRequest,
+)
+from layby.trace.batch import Batch
+
+log = logging.getLogger("layby.peek")
+
+HARD_STOP_S: Final = 5.0
+"""How long a walk may go on after its cancellation before its process is killed: far longer than one
+granularity takes, even on a busy machine."""
+
+_HOUSEKEEPING_S: Final = 1.0
+"""How often idle processes are told what is gone."""
+
+_END_S: Final = 5.0
+
+
+class _Walker:
+    """One walk process, and the walk that it has."""
+
+    def __init__(self, slot: int, page: ControlPage, nice: int) -> None:
+        ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_STREAM)
+        with theirs:
+            self.process = subprocess.Popen(
+                [sys.executable, "-m", "layby.peek.walk_process", str(theirs.fileno())],
+                pass_fds=(theirs.fileno(),),
+                stdin=subprocess.DEVNULL,
+            )
+        self.slot = slot
+        self.channel = Channel(ours, (Batch,))
+        self.number = 0
+        self.walk: Walk | None = None
+        self.done: Callable[[], None] | None = None
+        self.channel.send(Setup(page, slot, nice))
+
+
+class ProcessWalkPool:
+    """Runs walks in processes. Used from the serving loop only."""
+
+    def __init__(
+        self,
+        size: int,
+        loop: asyncio.AbstractEventLoop,
+        parameters: Callable[[], PeekParameters],
+        *,
+        nice: int = 10,
+        hard_stop_s: float = HARD_STOP_S,
+    ) -> None:
+        """Start `size` processes at the given nice value."""
+        self._loop = loop
+        self._parameters = parameters
+        self._nice = nice
+        self._hard_stop_s = hard_stop_s
+        self._page = ControlPage.create()
+        self._waiting: deque[tuple[Walk, Callable[[], None]]] = deque()
+        self._walkers: list[_Walker] = []
+        self._idle: deque[_Walker] = deque()
+        self._number = 0
+        self._closed = False
+        self.replaced = 0
+        """How many processes died and were replaced."""
+        self.parameters_changed()
+        for at in range(size):
+            self._start(FIRST_WALKER_SLOT + at)
+        self._housekeeping: asyncio.TimerHandle | None = loop.call_later(_HOUSEKEEPING_S, self._keep_house)
+
+    @property
+    def size(self) -> int:
+        """The number of processes."""
+        return len(self._walkers)
+
+    @property
+    def process_ids(self) -> list[int]:
+        """The processes under way."""
+        return [walker.process.pid for walker in self._walkers]
+
+    def parameters_changed(self) -> None:
+        """Show the parameters in force to the walks under way."""
+        parameters = self._parameters()
+        self._page[GRANULARITY_SLOT] = parameters.yield_granularity
+        self._page[RESULT_SIZE_SLOT] = parameters.max_result_size
+
+    def submit(self, walk: Walk, done: Callable[[], None]) -> None:
+        """Hand `walk` to an idle process, or keep it for the next that is."""
+        self._waiting.append((walk, done))
+        self._hand_over()
+
+    def close(self) -> None:
+        """End the processes; walks under way are given up."""
+        self._closed = True
+        if self._housekeeping is not None:
+            self._housekeeping.cancel()
+            self._housekeeping = None
+        for walker in self._walkers:
+            self._loop.remove_reader(walker.channel.socket.fileno())
+            walker.channel.close()
+        for walker in self._walkers:
+            walker.process.terminate()
+        for walker in self._walkers:
+            try:
+                walker.process.wait(_END_S)
+            except subprocess.TimeoutExpired:
+                walker.process.kill()
+                walker.process.wait()
+        self._walkers.clear()
+        self._idle.clear()
+
+    def _start(self, slot: int) -> None:
+        self._page[slot] = 0
+        walker = _Walker(slot, self._page, self._nice)
+        self._walkers.append(walker)
+        self._idle.append(walker)
+        self._loop.add_reader(walker.channel.socket.fileno(), self._readable, walker)
+
+    def _hand_over(self) -> None:
+        while self._waiting and self._idle:
+            walk, done = self._waiting.popleft()
+            if walk.cancelled:
+                done()
+                continue
+            walker = self._idle.popleft()
+            self._number += 1
+            walker.number, walker.walk, walker.done = self._number, walk, done
+            walk.on_cancel = self._canceller(walker, self._number)
+            try:
+                walker.channel.send(WalkRequest(self._number, walk.scan, walk.encoder))
+            except ChannelClosedError:
+                self._died(walker)
+            except Exception as error:
+                log.exception("a walk could not be handed over")
+                self._over(walker, Failed(InternalError(f"a walk could not be handed over: {error}")))
+
+    def _canceller(self, walker: _Walker, number: int) -> Callable[[], None]:
+        def cancel() -> None:
+            if walker.number == number and walker.walk is not None:
+                self._page[walker.slot] = number
+                self._loop.call_later(self._hard_stop_s, self._hard_stop, walker, number)
+
+        return cancel
+
+    def _hard_stop(self, walker: _Walker, number: int) -> None:
+        if walker.walk is not None and walker.number == number and not self._closed:
+            log.error(
+                "walk process %d did not stop within %g s, killed", walker.process.pid, self._hard_stop_s
+            )
+            walker.process.kill()
+
+    def _readable(self, walker: _Walker) -> None:
+        try:
+            walker.channel.read(wait=False)
+            for ended in walker.channel.received():
+                self._ended(walker, ended)
+        except ChannelClosedError:
+            self._died(walker)
+
+    def _ended(self, walker: _Walker, ended: WalkEnded) -> None:
+        walk = walker.walk
+        if walk is None or ended.number != walker.number:
+            return
+        walk.raised = ended.raised
+        walk.scan.positions = ended.positions
+        walk.scan.times = ended.times
+        walk.scan.found_rows(ended.found)
+        response = ended.response
+        if isinstance(response, Rows) and ended.wire is not None:
+            data, ends = ended.wire
+            response = Rows(response.count, (), EncodedRows(data.data, ends, response.count))
+        self._over(walker, response)
+
+    def _over(self, walker: _Walker, response: PeekResponse | None) -> None:
+        walk, done = walker.walk, walker.done
+        walker.walk = walker.done = None
+        self._idle.append(walker)
+        if walk is not None and done is not None:
+            walk.response = response
+            walk.on_cancel = None
+            done()
+        self._hand_over()
+
+    def _died(self, walker: _Walker) -> None:
+        """Answer the walk of a process that died, and replace it."""
+        if self._closed or walker not in self._walkers:
+            return
+        self._loop.remove_reader(walker.channel.socket.fileno())
+        walker.channel.close()
+        walker.process.kill()
+        code = walker.process.wait()
+        self._walkers.remove(walker)
+        if walker in self._idle:
+            self._idle.remove(walker)
+        self.replaced += 1
+        log.error("walk process %d ended with %d, replaced", walker.process.pid, code)
+        self._start(walker.slot)
+        walk, done = walker.walk, walker.done
+        walker.walk = walker.done = None
+        if walk is not None and done is not None:
+            walk.raised = True
+            name = walk.scan.spec.collection
+            walk.response = Failed(InternalError(f'the process that walked "{name}" died'))
+            done()
+        self._hand_over()
+
+    def _keep_house(self) -> None:
+        """Tell idle processes what is gone, so that they do not keep its memory."""
+        for walker in list(self._idle):
+            if walker.channel.owes_notice:
+                try:
+                    walker.channel.send(None)
+                except ChannelClosedError:
+                    self._died(walker)
+        self._housekeeping = self._loop.call_later(_HOUSEKEEPING_S, self._keep_house)
