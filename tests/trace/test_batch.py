@@ -121,6 +121,9 @@ def test_prefixes_are_kept_for_text_keys_alone() -> None:
     assert isinstance(key, TextColumn)
     assert isinstance(other, TextColumn)
     assert (key.unprepared, other.unprepared) == (False, True)
+    (sorted_without_key,) = batch_of(Layout((TEXT,), ()), [(("b",), 0, 1), (("a",), 0, 1)]).columns
+    assert isinstance(sorted_without_key, TextColumn)
+    assert sorted_without_key.unprepared
 
 
 def test_a_batch_of_nothing_says_so() -> None:

@@ -15,6 +15,7 @@ from layby.types.ordering import ASCENDING, DESCENDING, Ordering
 from layby.types.scalar import BIGINT, DOUBLE_PRECISION, INTEGER, REAL, SMALLINT, TEXT, PhysicalValue
 from tests.trace.model import (
     VALUES,
+    Row,
     batch_of,
     columns_of,
     compare,
@@ -183,6 +184,29 @@ def test_a_zero_before_another_key_column_is_sought_with_both_signs() -> None:
     constraints = (KeyRange((0.0, 1)), KeyRange((0.0, 2)), KeyRange((3.0, 1)))
     got = [identity(r.prefix) for r in split_zeros(constraints, layout)]
     assert got == [("-0.0", "1"), ("-0.0", "2"), ("0.0", "1"), ("0.0", "2"), ("3.0", "1")]
+
+
+def test_signs_of_two_columns_vary_in_row_order() -> None:
+    layout = Layout((DOUBLE_PRECISION, REAL, BIGINT), (DESCENDING, ASCENDING, ASCENDING))
+    got = [identity(r.prefix) for r in split_zeros((KeyRange((0.0, 0.0, 1)),), layout)]
+    assert got == [("0.0", "-0.0", "1"), ("0.0", "0.0", "1"), ("-0.0", "-0.0", "1"), ("-0.0", "0.0", "1")]
+
+
+def test_a_seek_past_a_zero_takes_it_with_its_sign() -> None:
+    of: list[Row] = [(-0.0, 1), (-0.0, 2), (0.0, 1), (0.0, 2)]
+    for ordering in (ASCENDING, DESCENDING):
+        layout = Layout((DOUBLE_PRECISION, BIGINT), (ordering, ASCENDING))
+        batch = batch_of(layout, [(row, 0, 1) for row in of])
+        for sign in (0.0, -0.0):
+            for key_range in (KeyRange((sign, 2)), KeyRange((sign,), lower=Bound(1, False))):
+                found = updates_of(batch, *seek(batch, key_range))
+                assert [identity(r) for r, _, _ in found] == [(repr(sign), "2")]
+
+
+def test_zeros_of_different_sign_make_different_rows() -> None:
+    layout = Layout((REAL,), ())
+    zeros, zero = columns_of(layout, [(0.0,), (-0.0,)]), columns_of(layout, [(-0.0,)])
+    assert [rows_equal(zeros, i, zero, 0) for i in (0, 1)] == [False, True]
 
 
 def test_a_zero_that_is_the_last_sought_is_left_alone() -> None:

@@ -83,6 +83,16 @@ class TraceBundle:
         self._allowed = MIN_TIME
         self._snapshot = Snapshot((), (), MIN_TIME, upper)
 
+    @classmethod
+    def adopt(cls, layout: Layout, snapshot: Snapshot, upper: int, arena: Arena = HEAP) -> TraceBundle:
+        """Go on from a snapshot of another bundle, with nothing after it up to `upper`."""
+        bundle = cls(layout, arena, upper)
+        bundle._oks.adopt(snapshot.oks, upper)
+        bundle._errs.adopt(snapshot.errs, upper)
+        bundle._publish()
+        bundle.allow_compaction(snapshot.since)
+        return bundle
+
     @property
     def since(self) -> int:
         """The first time at which the bundle can be read."""

@@ -97,7 +97,7 @@ class _IntegerAscending(ColumnSearch):
         if self._valid is not None:
             lo, hi = self.present(lo, hi)
         view = self.view
-        start = bisect_left(view, value, lo, hi) if value == value else hi  # NaN is last
+        start = bisect_left(view, value, lo, hi)
         stop = start + 1
         if start == hi or view[start] != value:
             return start, start
@@ -125,7 +125,7 @@ class _FloatAscending(ColumnSearch):
     __slots__ = ()
 
     def cut(self, value: Any, after: bool, lo: int, hi: int) -> int:
-        value = _float(value)
+        value = float(value)
         if isnan(value):
             return hi if after else bisect_left(self.view, True, lo, hi, key=isnan)
         if after:
@@ -149,7 +149,7 @@ class _FloatDescending(ColumnSearch):
     __slots__ = ()
 
     def cut(self, value: Any, after: bool, lo: int, hi: int) -> int:
-        value = -_float(value)
+        value = -float(value)
         if isnan(value):
             return bisect_left(self.view, True, lo, hi, key=_number) if after else lo
         if not after:
@@ -253,13 +253,6 @@ def column_search(column: Column, ordering: Ordering) -> ColumnSearch:
     else:
         kind = _IntegerDescending if ordering.descending else _IntegerAscending
     return kind(column, ordering, memoryview(cast("Any", np.ascontiguousarray(values))))
-
-
-def _float(value: Any) -> float:
-    try:
-        return float(value)
-    except OverflowError:  # an integer beyond the doubles
-        return inf if value > 0 else -inf
 
 
 def _number(value: float) -> bool:

@@ -58,6 +58,13 @@ class Spine:
             self.batches = (*self.batches, batch)
             self._settled = False
 
+    def adopt(self, batches: tuple[Batch, ...], upper: int) -> None:
+        """Take over the batches of another spine up to `upper`; this one has none yet."""
+        if self.batches:
+            raise InternalError("a spine that has batches cannot adopt those of another")
+        self.batches, self.upper = batches, upper
+        self._settled = False
+
     def advance_since(self, since: int) -> None:
         """Allow what merges to forget at which time before `since` things happened. Never moves back."""
         if since > self.since:
