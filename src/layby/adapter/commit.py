@@ -14,6 +14,7 @@ import time
 from collections import deque
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from typing import Protocol
 
 import numpy as np
 
@@ -22,7 +23,7 @@ from layby.compute.arrangement import Arranged, ArrangementDesc, Updates, arrang
 from layby.compute.maintenance import ApplyWrites, Message, TableWrite
 from layby.compute.state import ServingState
 from layby.errors import InternalError, SqlError
-from layby.memory.arena import HEAP
+from layby.memory.arena import HEAP, Arena
 from layby.sql.catalog import Index
 from layby.trace.batch import Batch
 from layby.types.column import concat
@@ -79,30 +80,40 @@ class GroupCommit:
         self._oracle = oracle
         self._apply = apply
         self._waiting: deque[CommitRequest] = deque()
+        self._group: list[CommitRequest] = []
         self._last = state.upper - 1
 
     @property
     def last(self) -> int:
-        """The time of the last group."""
+        """The time of the last commit."""
         return self._last
 
     def submit(self, request: CommitRequest) -> None:
-        """Queue a transaction; from the serving loop."""
+        """Queue a transaction; from any thread."""
         self._waiting.append(request)
 
-    @property
-    def needs_applied(self) -> bool:
-        """Whether the next group can only be checked once all before it has been applied."""
-        return any(request.checks for request in self._waiting) and self._state.upper <= self._last
+    def gather(self) -> bool:
+        """Take all that waits into the next group; False where there is nothing to commit.
 
-    def step(self) -> bool:
-        """Commit all that waits as one group; False where nothing waits."""
-        group: list[CommitRequest] = []
+        This and the rest belong to one thread: only `submit` touches what waits beside it.
+        """
         while self._waiting:
-            group.append(self._waiting.popleft())
-        if not group:
-            return False
-        accepted: list[CommitRequest] = []
+            self._group.append(self._waiting.popleft())
+        return bool(self._group)
+
+    @property
+    def ready(self) -> bool:
+        """Whether the group can be checked: what was committed before it can be read, or no matter."""
+        return self._state.upper > self._last or not any(request.checks for request in self._group)
+
+    def commit(self) -> None:
+        """Commit the group: its small transactions at one time, each large one at a time of its own.
+
+        A bundle takes one batch a time, and putting sorted writes together would cost as much as the load.
+        """
+        group, self._group = self._group, []
+        small: list[CommitRequest] = []
+        large: list[CommitRequest] = []
         keys_taken: dict[int, list[Batch]] = {}
         for request in group:
             try:
@@ -110,20 +121,25 @@ class GroupCommit:
             except Exception as raised:
                 log.exception("checking a write raised")
                 error = InternalError(f"checking a write raised {type(raised).__name__}: {raised}")
-            if error is None:
-                accepted.append(request)
-            else:
+            if error is not None:
                 request.done(error)
-        if accepted:
-            at = self._oracle.next()
-            self._last = at
+            elif any(write.arranged for write in request.writes):
+                large.append(request)
+            else:
+                small.append(request)
+        if small:
+            self._commit_together(small, _together(small))
+        for request in large:
+            self._commit_together([request], request.writes)
 
-            def applied(error: SqlError | None) -> None:
-                for request in accepted:
-                    request.done(at if error is None else error)
+    def _commit_together(self, requests: list[CommitRequest], writes: tuple[TableWrite, ...]) -> None:
+        self._last = at = self._oracle.next()
 
-            self._apply(ApplyWrites(at, _together(accepted), applied))
-        return True
+        def applied(error: SqlError | None) -> None:
+            for request in requests:
+                request.done(at if error is None else error)
+
+        self._apply(ApplyWrites(at, writes, applied))
 
     def _check(self, request: CommitRequest, keys_taken: dict[int, list[Batch]]) -> SqlError | None:
         """Return the violation of a unique index, or None and take the request's keys."""
@@ -148,28 +164,51 @@ class GroupCommit:
 
 
 def _together(group: list[CommitRequest]) -> tuple[TableWrite, ...]:
-    """Put the small writes of a group to one table together; a write sorted beforehand stays alone."""
+    """Put the writes of a group to one table together."""
     writes: list[TableWrite] = []
-    small: dict[int, list[Updates]] = {}
+    by_table: dict[int, list[Updates]] = {}
     for request in group:
         for write in request.writes:
-            if write.arranged:
-                writes.append(write)
-            else:
-                small.setdefault(write.table_id, []).append(write.updates)
-    for table_id, parts in small.items():
+            by_table.setdefault(write.table_id, []).append(write.updates)
+    for table_id, parts in by_table.items():
         columns = tuple(concat(c) for c in zip(*(p.columns for p in parts), strict=True))
         writes.append(TableWrite(table_id, Updates(columns, np.concatenate([p.diffs for p in parts]))))
     return tuple(writes)
 
 
-def arranged_beforehand(write: TableWrite, arrangements: tuple[ArrangementDesc, ...]) -> TableWrite:
-    """Return `write` with its updates sorted for each arrangement, at a time that the commit replaces."""
-    times = np.zeros(len(write.updates.diffs), np.int64)
-    ready: dict[int, Arranged] = {
-        desc.id: arrange(desc, write.updates, times, 0, 1, HEAP) for desc in arrangements
-    }
-    return TableWrite(write.table_id, write.updates, ready)
+def _arranged(
+    updates: Updates, arrangements: tuple[ArrangementDesc, ...], arena: Arena
+) -> dict[int, Arranged]:
+    times = np.zeros(len(updates.diffs), np.int64)
+    return {desc.id: arrange(desc, updates, times, 0, 1, arena) for desc in arrangements}
+
+
+class CommitDriver(Protocol):
+    """Says where and when a `GroupCommit` commits."""
+
+    def submit(self, request: CommitRequest) -> None:
+        """Queue a transaction; from any thread."""
+
+    def close(self) -> None:
+        """Commit what waits, then stop."""
+
+
+class SteppedCommits:
+    """Commits one group when told to: what tests of interleavings drive."""
+
+    def __init__(self, commit: GroupCommit, _state: ServingState) -> None:
+        self._commit = commit
+        self.submit = commit.submit
+
+    def step(self) -> bool:
+        """Commit what waits as one group; False where nothing waits, or cannot be checked yet."""
+        if not self._commit.gather() or not self._commit.ready:
+            return False
+        self._commit.commit()
+        return True
+
+    def close(self) -> None:
+        """Do nothing: there is nothing to stop."""
 
 
 class CommitThread:
@@ -198,10 +237,9 @@ class CommitThread:
         while True:
             self._wake.wait()
             self._wake.clear()
-            while True:
-                if self._commit.needs_applied:
+            while self._commit.gather():
+                if not self._commit.ready:
                     self._state.wait_until(self._commit.last)
-                if not self._commit.step():
-                    break
+                self._commit.commit()
             if self._closing:
                 return

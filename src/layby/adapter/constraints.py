@@ -14,19 +14,27 @@ from layby.types.formats import render
 
 
 def check_rows(table: Table, columns: Sequence[Column]) -> None:
-    """Raise SqlError 23502 for a NULL in a NOT NULL column, 22001 for a text that is too long."""
+    """Raise SqlError 23502 for a NULL in a NOT NULL column, 22001 for a text that is too long.
+
+    The first row with either counts; within a row lengths come first, since they belong to its making.
+    """
+    violations: list[tuple[int, bool, SqlError]] = []
     for desc, column in zip(table.desc.columns, columns, strict=True):
         if not desc.nullable and column.valid is not None and not column.valid.all():
             row = int(np.argmin(column.valid))
-            raise SqlError(
+            error = SqlError(
                 "23502",
                 f'null value in column "{desc.name}" of relation "{table.name}" violates not-null constraint',
                 detail=f"Failing row contains ({', '.join(_shown(c, row) for c in columns)}).",
             )
+            violations.append((row, True, error))
         if desc.max_length is not None and isinstance(column, TextColumn) and len(column):
-            longest = pc.max(pc.utf8_length(column.arrow)).as_py()
-            if longest is not None and longest > desc.max_length:
-                raise SqlError("22001", f"value too long for type character varying({desc.max_length})")
+            row = pc.index(pc.greater(pc.utf8_length(column.arrow), desc.max_length), True).as_py()
+            if row >= 0:
+                error = SqlError("22001", f"value too long for type character varying({desc.max_length})")
+                violations.append((row, False, error))
+    if violations:
+        raise min(violations, key=lambda violation: violation[:2])[2]
 
 
 def _shown(column: Column, row: int) -> str:

@@ -7,27 +7,30 @@ import logging
 import os
 import secrets
 from collections.abc import Callable, Sequence
+from dataclasses import replace
+from typing import Protocol
 
 from layby.adapter.commit import (
+    CommitDriver,
     CommitRequest,
     CommitThread,
     GroupCommit,
     Oracle,
     UniqueCheck,
-    arranged_beforehand,
     now_ms,
 )
-from layby.adapter.locks import LockMode, TableLocks
+from layby.adapter.jobs import SortWrites
+from layby.adapter.locks import LockMode, LockOwner, TableLocks
 from layby.adapter.session import Session
 from layby.adapter.statements import StatementCache
 from layby.adapter.transaction import Transaction
 from layby.compute.arrangement import ArrangementDesc
 from layby.compute.maintenance import TableWrite
-from layby.compute.runtime import MaintenanceRuntime, ThreadMaintenanceRuntime
+from layby.compute.runtime import Job, MaintenanceRuntime, ThreadMaintenanceRuntime
 from layby.compute.state import ServingState
 from layby.compute.worker import ServingWorker
 from layby.config import SystemParameters
-from layby.errors import SqlError
+from layby.errors import InternalError, SqlError
 from layby.metrics import PeekMetrics
 from layby.peek.pool import ThreadWalkPool, WalkPool
 from layby.sql.catalog import Catalog, Index, Table
@@ -41,6 +44,19 @@ LARGE_WRITE = 4_096
 """Rows from which on a write is checked and sorted away from the loop and the commit thread."""
 
 
+class Loop(Protocol):
+    """What is used of the event loop that serves; asyncio's is one."""
+
+    def call_soon(self, callback: Callable[[], object], /) -> object:
+        """Call a function in the next turn."""
+
+    def call_soon_threadsafe(self, callback: Callable[[], object], /) -> object:
+        """Call a function in the next turn; from any thread. Raises RuntimeError once the loop is closed."""
+
+    def call_later(self, delay: float, callback: Callable[[], object], /) -> object:
+        """Call a function in `delay` seconds."""
+
+
 class Coordinator:
     """Owns what sessions share. Everything here runs on the serving loop unless it says otherwise."""
 
@@ -48,24 +64,26 @@ class Coordinator:
         self,
         parameters: SystemParameters,
         *,
-        loop: asyncio.AbstractEventLoop,
+        loop: Loop,
         metrics: PeekMetrics,
         pool: WalkPool | None = None,
-        maintenance: MaintenanceRuntime | None = None,
+        maintenance: Callable[
+            [ServingState, Callable[[], int]], MaintenanceRuntime
+        ] = ThreadMaintenanceRuntime,
+        commits: Callable[[GroupCommit, ServingState], CommitDriver] = CommitThread,
+        clock: Callable[[], int] = now_ms,
     ) -> None:
-        """The pool and the maintenance runtime default to threads, a walk thread for each core."""
+        """Everything defaults to threads, a walk thread for each core; `clock` gives milliseconds."""
         self.parameters = parameters
         self.metrics = metrics
         self.loop = loop
-        self.state = ServingState(now_ms())
+        self.state = ServingState(clock())
         self._compaction_frontier = self.state.upper - 1
         self.pool = pool or ThreadWalkPool(os.cpu_count() or 1, self.deliver)
         self.worker = ServingWorker(self.state, parameters, self.pool, metrics, self._next_turn)
-        self.maintenance = maintenance or ThreadMaintenanceRuntime(
-            self.state, lambda: self._compaction_frontier
-        )
-        commit = GroupCommit(self.state, Oracle(self.state.upper - 1), self.maintenance.submit)
-        self._commits = CommitThread(commit, self.state)
+        self.maintenance = maintenance(self.state, lambda: self._compaction_frontier)
+        oracle = Oracle(self.state.upper - 1, clock)
+        self._commits = commits(GroupCommit(self.state, oracle, self.maintenance.submit), self.state)
         self.locks = TableLocks()
         self.catalog = Catalog(1)
         self.statements = StatementCache()
@@ -75,11 +93,15 @@ class Coordinator:
         """When each table was last written, for writers that read at an earlier time."""
         self.reserved_names: set[str] = set()
         """Names of relations under construction."""
+        self.dropped_names: dict[str, Transaction] = {}
+        """Names of what a block has dropped: nobody else's until it commits, since it may roll back."""
         self._sessions: dict[int, Session] = {}
         self._snapshots: dict[Transaction, int] = {}
+        self._newest_index = 0
+        """The earliest time that every index can be read at."""
+        self._old_catalogs = 0
         self._next_id = 1
         self._next_process = 1
-        self._commits_under_way = 0
         self._closing = False
 
     def start(self) -> None:
@@ -162,8 +184,40 @@ class Coordinator:
 
     def arrangement(self, table: Table, index: Index | None) -> ArrangementDesc:
         """Return the arrangement that a read of the table by `index` (None: its shard) walks."""
-        found = self.arrangements[table.id]
-        return found[0] if index is None else next(d for d in found if d.id == index.id)
+        found = self.arrangements.get(table.id)
+        if not found or self.table_by_id(table.id) is None:
+            raise SqlError("42P01", f'relation "{table.name}" does not exist')
+        if index is None:
+            return found[0]
+        for desc in found:
+            if desc.id == index.id:
+                return desc
+        raise SqlError("57014", f'canceling statement because index "{index.name}" was dropped')
+
+    def index_built(self, index: Index) -> None:
+        """Note from when on an index can be read."""
+        snapshot = self.state.snapshot(index.id)
+        if snapshot is not None:
+            self._newest_index = max(self._newest_index, snapshot.since)
+
+    def catalog_for(self, transaction: Transaction | None) -> Catalog:
+        """Return the catalog that a transaction's statements are planned under.
+
+        It is the one in force, but for the indexes that were built too late for the block's snapshot.
+        """
+        at = None if transaction is None else transaction.snapshot
+        if at is None or self._newest_index <= at:
+            return self.catalog
+        tables: dict[tuple[str, str], Table] = {}
+        for key, table in self.catalog.tables.items():
+            readable = tuple(i for i in table.indexes if self._readable(i, at))
+            tables[key] = table if len(readable) == len(table.indexes) else replace(table, indexes=readable)
+        self._old_catalogs += 1
+        return Catalog(-self._old_catalogs, tables)
+
+    def _readable(self, index: Index, at: int) -> bool:
+        snapshot = self.state.snapshot(index.id)
+        return snapshot is None or snapshot.since <= at
 
     # Reads
 
@@ -180,6 +234,10 @@ class Coordinator:
             transaction.snapshot = newest
             self._snapshots[transaction] = newest
         return transaction.snapshot
+
+    def hold_reads(self, transaction: Transaction, time: int) -> None:
+        """Keep what a transaction is about to read at `time` readable until it ends."""
+        self._snapshots.setdefault(transaction, time)
 
     def end_reads(self, transaction: Transaction) -> None:
         """A transaction will read no more: history that only it needed may be compacted."""
@@ -203,18 +261,36 @@ class Coordinator:
         if not tables:
             done(None)
             return
-        try:
-            self._lock_in_turn(transaction, tables, lambda: self._prepare(transaction, tables, done))
-        except SqlError as error:
-            done(error)
 
-    def _lock_in_turn(
-        self, transaction: Transaction, tables: Sequence[int], then: Callable[[], None]
+        def locked() -> None:
+            try:
+                self._prepare(transaction, tables, done)
+            except Exception as error:
+                log.exception("preparing a commit raised")
+                done(InternalError(f"preparing a commit raised {type(error).__name__}: {error}"))
+
+        self.lock(transaction.owner, tables, LockMode.SHARED, locked, done)
+
+    def lock(
+        self,
+        owner: LockOwner,
+        tables: Sequence[int],
+        mode: LockMode,
+        then: Callable[[], None],
+        failed: Callable[[SqlError], None],
     ) -> None:
+        """Lock tables one after the other, then call `then`, maybe before this returns; both callbacks may
+        be called by whoever gives a lock up, so they must not raise. `failed` gets a deadlock (40P01)."""
         for at, table_id in enumerate(tables):
-            rest = tables[at + 1 :]
-            granted = lambda rest=rest: self._lock_in_turn(transaction, rest, then)  # noqa: E731
-            if not self.locks.acquire(transaction.owner, table_id, LockMode.SHARED, granted):
+
+            def granted(rest: Sequence[int] = tables[at + 1 :]) -> None:
+                self.lock(owner, rest, mode, then, failed)
+
+            try:
+                if not self.locks.acquire(owner, table_id, mode, granted):
+                    return
+            except SqlError as error:
+                failed(error)
                 return
         then()
 
@@ -238,10 +314,8 @@ class Coordinator:
             )
             if found:
                 checks[table_id] = found
-        self._commits_under_way += 1
 
         def confirmed(result: SqlError | int) -> None:
-            self._commits_under_way -= 1
             if isinstance(result, int):
                 for table_id in tables:
                     self.last_write[table_id] = result
@@ -260,30 +334,19 @@ class Coordinator:
             return
         arrangements = {table_id: self.arrangements[table_id] for table_id in tables}
 
-        def sort_apart() -> None:
-            try:
-                ready = tuple(arranged_beforehand(w, arrangements[w.table_id]) for w in writes)
-            except SqlError as error:
-                failed = error
-                self.deliver(lambda: confirmed(failed))
-            else:
+        def arranged(ready: object) -> None:
+            if isinstance(ready, tuple):
                 submit(ready)
+            else:
+                log.error("sorting a write raised %r", ready)
+                confirmed(InternalError(f"sorting a write raised {type(ready).__name__}: {ready}"))
 
-        self.maintenance.run_apart(sort_apart)
+        job = SortWrites(tuple(writes), arrangements)
+        self.run_apart(job, arranged)
 
-    def run_apart(self, job: Callable[[], object], then: Callable[[object], None]) -> None:
-        """Run a long job off the loop, then `then` on the loop with its result, or with the SqlError or
-        other exception that it raised."""
-
-        def run() -> None:
-            result: object
-            try:
-                result = job()
-            except Exception as error:  # noqa: BLE001 - handed to the statement that waits for it
-                result = error
-            self.deliver(lambda: then(result))
-
-        self.maintenance.run_apart(run)
+    def run_apart(self, job: Job, then: Callable[[object], None]) -> None:
+        """Run a long job off the loop, then `then` on the loop with its result or the exception it raised."""
+        self.maintenance.run_apart(job, lambda result: self.deliver(lambda: then(result)))
 
 
 def key_names(table: Table, index: Index) -> tuple[str, ...]:

@@ -7,16 +7,14 @@ from typing import TYPE_CHECKING, Final
 
 import numpy as np
 
-from layby.adapter.constraints import check_rows
 from layby.adapter.copy_format import CopyParser
 from layby.adapter.environment import Environment
-from layby.errors import SqlError
-from layby.expr.evaluate import evaluate
+from layby.adapter.jobs import CompleteCopy, ParseCopy
+from layby.errors import InternalError, SqlError
 from layby.expr.scalar import Literal, with_values
 from layby.sql.catalog import Table
 from layby.sql.plan import CopyPlan
-from layby.types.column import Column, TextColumn, concat, empty_column
-from layby.types.formats import parse_column
+from layby.types.column import Column
 
 if TYPE_CHECKING:
     from layby.adapter.session import Session
@@ -62,8 +60,7 @@ class CopyIn:
         self._parsing = False
         self._finishing = False
         self._over = False
-        self._parts: list[list[Column]] = []
-        self._rows = 0
+        self._parts: list[tuple[Column, ...]] = []
 
     def feed(self, data: bytes) -> bool:
         """Take the next bytes; False asks the sender to pause until `on_ready` is called."""
@@ -90,74 +87,30 @@ class CopyIn:
             self._failed(error)
 
     def _parse(self) -> None:
+        """Have what waits parsed, unless a job is under way: one at a time, so pieces are taken in order."""
         if self._parsing or self._over:
             return
         self._parsing = True
-        data, self._waiting = self._waiting, []
-        size, last = sum(map(len, data)), self._finishing
-        self._coordinator.run_apart(lambda: self._job(data, last=last), lambda r: self._parsed(r, size, last))
+        waiting, self._waiting = self._waiting, []
+        data = np.frombuffer(b"".join(waiting), np.uint8)
+        last, size = self._finishing, len(data)
+        arena = self._coordinator.maintenance.arena
+        job = ParseCopy(self._table, self._numbers, self._parser, arena.place(data), last)
+        self._coordinator.run_apart(job, lambda result: self._parsed(result, size, last=last))
 
-    def _job(self, data: list[bytes], *, last: bool) -> tuple[list[Column], int] | None:
-        """Parse some bytes, away from the loop; at the end also put all rows together and check them."""
-        for piece in data:
-            self._parser.feed(piece)
-        if last:
-            self._parser.finish()
-        texts = self._parser.take()
-        if texts is not None and len(texts[0]):
-            self._parts.append(
-                [self._typed(number, text) for number, text in zip(self._numbers, texts, strict=True)]
-            )
-            self._rows += len(texts[0])
-        if not last:
-            return None
-        return self._complete(), self._rows
-
-    def _typed(self, number: int, text: TextColumn) -> Column:
-        desc = self._table.desc.columns[number]
-        column, errors = parse_column(desc.type, text)
-        if errors:
-            row = min(errors)
-            error = errors[row]
-            line = self._parser.line_of(row)
-            error.context = f'COPY {self._table.name}, line {line}, column {desc.name}: "{text.value(row)}"'
-            raise error
-        return column
-
-    def _complete(self) -> list[Column]:
-        columns: list[Column] = []
-        for i, desc in enumerate(self._table.desc.columns):
-            if i in self._numbers:
-                at = self._numbers.index(i)
-                parts = [part[at] for part in self._parts]
-                columns.append(concat(parts) if parts else empty_column(desc.type))
-            else:
-                vector = evaluate(self._defaults[i], (), self._rows)
-                column = vector.column
-                if vector.errors is not None:
-                    raise vector.errors.errors[0]
-                if vector.constant:
-                    column = column.take(np.zeros(self._rows, np.int64))
-                columns.append(column)
-        self._parts.clear()
-        check_rows(self._table, columns)
-        return columns
-
-    def _parsed(self, result: object, size: int, last: bool) -> None:
+    def _parsed(self, result: object, size: int, *, last: bool) -> None:
         self._parsing = False
         self._unparsed -= size
-        if self._over:
+        if self._over or self._refused(result) or not isinstance(result, tuple):
             return
-        if isinstance(result, SqlError):
-            self.abort(result)
-            return
-        if isinstance(result, Exception):
-            self.abort(SqlError("XX000", f"COPY raised {type(result).__name__}: {result}"))
-            return
-        if last and isinstance(result, tuple):
-            self._over = True
-            columns, rows = result
-            self._received(columns, rows)
+        self._parser, columns = result
+        if columns is not None:
+            self._parts.append(columns)
+        if last:
+            count = self._parser.row_count
+            parts, self._parts = tuple(self._parts), []
+            job = CompleteCopy(self._table, self._numbers, parts, count, self._defaults)
+            self._coordinator.run_apart(job, self._completed)
             return
         if self._unparsed >= _PIECE or self._finishing:
             self._parse()
@@ -165,3 +118,17 @@ class CopyIn:
             self._paused = False
             if self.on_ready is not None:
                 self.on_ready()
+
+    def _completed(self, result: object) -> None:
+        if self._over or self._refused(result) or not isinstance(result, tuple):
+            return
+        self._over = True
+        self._received(result, self._parser.row_count)
+
+    def _refused(self, result: object) -> bool:
+        """Give up where a job raised."""
+        if isinstance(result, SqlError):
+            self.abort(result)
+        elif isinstance(result, Exception):
+            self.abort(InternalError(f"COPY raised {type(result).__name__}: {result}"))
+        return isinstance(result, Exception)

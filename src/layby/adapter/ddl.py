@@ -11,7 +11,6 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from layby.adapter.execution import Execution
-from layby.adapter.locks import LockMode
 from layby.adapter.outcome import CommandOutcome
 from layby.adapter.transaction import Transaction
 from layby.adapter.unique import duplicate
@@ -36,17 +35,19 @@ def create_table(session: Session, plan: CreateTablePlan, execution: Execution) 
         if plan.schema == "pg_catalog":
             raise SqlError("42501", 'permission denied to create "pg_catalog.' + plan.name + '"')
         raise SqlError("3F000", f'schema "{plan.schema}" does not exist')
-    if _relation_exists(coordinator, plan.name):
+    transaction = session.open_transaction()
+    if _relation_exists(coordinator, transaction, plan.name):
         if plan.if_not_exists:
             session.notice(f'relation "{plan.name}" already exists, skipping', "42P07")
             execution.finish(CommandOutcome("CREATE TABLE"))
             return
         raise SqlError("42P07", f'relation "{plan.name}" already exists')
-    transaction = session.open_transaction()
+    names = {plan.name}
     table = Table(coordinator.new_id(), plan.schema, plan.name, plan.desc, plan.defaults)
     for constraint in plan.unique:
-        if _relation_exists(coordinator, constraint.name):
+        if constraint.name in names or _relation_exists(coordinator, transaction, constraint.name):
             raise SqlError("42P07", f'relation "{constraint.name}" already exists')
+        names.add(constraint.name)
         keys = tuple(IndexKey(ColumnRef(c, plan.desc.columns[c].type), ASCENDING) for c in constraint.columns)
         index = make_index(
             coordinator.new_id(), constraint.name, table, keys, unique=True, primary=constraint.primary
@@ -55,21 +56,24 @@ def create_table(session: Session, plan: CreateTablePlan, execution: Execution) 
     descs = [shard(coordinator.new_id(), table.id, table.name, plan.desc.types)]
     descs += [_desc(index) for index in table.indexes]
     coordinator.arrangements[table.id] = tuple(descs)
-    names = {plan.name, *(constraint.name for constraint in plan.unique)}
     coordinator.reserved_names |= names
     waiting = len(descs)
+    failure: SqlError | None = None
 
     def created(error: SqlError | None) -> None:
-        nonlocal waiting
+        nonlocal waiting, failure
         waiting -= 1
-        if not waiting:
-            coordinator.reserved_names -= names
-        if error is not None:
-            execution.fail(error)
-        elif not waiting:
-            coordinator.change_catalog(put=(table,))
-            transaction.undo.append(lambda: _take_away(coordinator, table))
-            execution.finish(CommandOutcome("CREATE TABLE"))
+        failure = failure or error
+        if waiting:
+            return
+        coordinator.reserved_names -= names
+        if failure is not None:
+            _release_table(coordinator, table)
+            execution.fail(failure)
+            return
+        coordinator.change_catalog(put=(table,))
+        transaction.undo.append(lambda: _take_away(coordinator, table))
+        execution.finish(CommandOutcome("CREATE TABLE"))
 
     for desc in descs:
         coordinator.maintenance.submit(
@@ -83,13 +87,12 @@ def create_index(session: Session, plan: CreateIndexPlan, execution: Execution) 
     A unique one keeps writes of the table out while it is built, as PostgreSQL does.
     """
     coordinator, table = session.coordinator, plan.table
-    if _relation_exists(coordinator, plan.name):
-        if plan.if_not_exists:
-            session.notice(f'relation "{plan.name}" already exists, skipping', "42P07")
-            execution.finish(CommandOutcome("CREATE INDEX"))
-            return
-        raise SqlError("42P07", f'relation "{plan.name}" already exists')
     transaction = session.open_transaction()
+    if plan.if_not_exists and _relation_exists(coordinator, transaction, plan.name):
+        session.notice(f'relation "{plan.name}" already exists, skipping', "42P07")
+        execution.finish(CommandOutcome("CREATE INDEX"))
+        return
+    _refuse_taken(coordinator, transaction, plan.name)
     if table.id in transaction.writes:
         # The build reads what is committed; rows of this block would be missing from it until the commit,
         # and its uniqueness unproven.
@@ -99,29 +102,23 @@ def create_index(session: Session, plan: CreateIndexPlan, execution: Execution) 
             hint="Commit the transaction first.",
         )
     index = make_index(coordinator.new_id(), plan.name, table, plan.keys, unique=plan.unique)
-    if not plan.unique:
+
+    def go_on() -> None:
         _build(session, transaction, table, index, execution)
-        return
-    locks = coordinator.locks
 
-    def granted() -> None:
-        try:
-            _build(session, transaction, table, index, execution)
-        except SqlError as error:
-            execution.fail(error)
-
-    if locks.acquire(transaction.owner, table.id, LockMode.EXCLUSIVE, granted):
-        granted()
+    if plan.unique:
+        session.lock_tables(transaction, (table.id,), execution, go_on)
     else:
-        execution.cancel = execution.fail
+        go_on()
 
 
 def _build(
     session: Session, transaction: Transaction, table: Table, index: Index, execution: Execution
 ) -> None:
     coordinator = session.coordinator
-    if table.id not in coordinator.arrangements:
+    if coordinator.table_by_id(table.id) is None:
         raise SqlError("42P01", f'relation "{table.name}" does not exist')
+    _refuse_taken(coordinator, transaction, index.name)
     desc = _desc(index)
     coordinator.arrangements[table.id] = (*coordinator.arrangements[table.id], desc)
     coordinator.reserved_names.add(index.name)
@@ -144,6 +141,7 @@ def _build(
             _forget_arrangement(coordinator, table.id, desc.id)
             execution.fail(error or SqlError("42P01", f'relation "{table.name}" does not exist'))
             return
+        coordinator.index_built(index)
         coordinator.change_catalog(put=(replace(current, indexes=(*current.indexes, index)),))
         transaction.undo.append(lambda: _drop_index(coordinator, table.id, index))
         execution.finish(CommandOutcome("CREATE INDEX"))
@@ -155,11 +153,45 @@ def _build(
 
 
 def drop(session: Session, plan: DropPlan, execution: Execution) -> None:
-    """Drop tables or indexes: all that are named, or none."""
+    """Drop tables or indexes: all that are named, or none.
+
+    Their tables are held from now on, so that no write comes between that a rollback would have to bear.
+    """
+    _drop_held(session, plan, execution, frozenset())
+
+
+def _drop_held(session: Session, plan: DropPlan, execution: Execution, held: frozenset[int]) -> None:
     coordinator = session.coordinator
     transaction = session.open_transaction()
+    found, absent = _named(coordinator, plan)
+    wanted = {table.id for table, _ in found} - held
+    if wanted:
+        # What the names mean may have changed once the locks are there.
+        session.lock_tables(
+            transaction,
+            sorted(wanted),
+            execution,
+            lambda: _drop_held(session, plan, execution, held | wanted),
+        )
+        return
+    for name in absent:
+        session.notice(f'{plan.kind} "{name}" does not exist, skipping')
+    for table, index in found:
+        current = coordinator.table_by_id(table.id)
+        if current is None:
+            continue  # named twice
+        if index is None:
+            _drop_table(coordinator, transaction, current)
+        elif index in current.indexes:
+            _drop_index_in(coordinator, transaction, current, index)
+    execution.finish(CommandOutcome(f"DROP {plan.kind.upper()}"))
+
+
+def _named(coordinator: Coordinator, plan: DropPlan) -> tuple[list[tuple[Table, Index | None]], list[str]]:
+    """Return what is to be dropped, and the names of what does not exist though it need not."""
     missing = "42P01" if plan.kind == "table" else "42704"
     found: list[tuple[Table, Index | None]] = []
+    absent: list[str] = []
     for schema, name in plan.names:
         table = coordinator.catalog.table(name, schema)
         owned = coordinator.catalog.index(name, schema)
@@ -167,18 +199,10 @@ def drop(session: Session, plan: DropPlan, execution: Execution) -> None:
         if wanted is None:
             if not plan.if_exists:
                 raise SqlError(missing, f'{plan.kind} "{name}" does not exist')
-            session.notice(f'{plan.kind} "{name}" does not exist, skipping')
+            absent.append(name)
             continue
         found.append(_droppable(plan.kind, name, *wanted))
-    for table, index in found:
-        current = coordinator.table_by_id(table.id)
-        if current is None:
-            continue  # named twice
-        if index is None:
-            _drop_table(coordinator, transaction, current)
-        else:
-            _drop_index_in(coordinator, transaction, current, index)
-    execution.finish(CommandOutcome(f"DROP {plan.kind.upper()}"))
+    return found, absent
 
 
 def _droppable(kind: str, name: str, table: Table, index: Index | None) -> tuple[Table, Index | None]:
@@ -201,17 +225,23 @@ def _droppable(kind: str, name: str, table: Table, index: Index | None) -> tuple
 def _drop_table(coordinator: Coordinator, transaction: Transaction, table: Table) -> None:
     coordinator.change_catalog(remove=(table,))
     gone = SqlError("57014", f'canceling statement because table "{table.name}" was dropped')
-    kept = transaction.writes.pop(table.id, None)
+    transaction.writes.pop(table.id, None)
     for desc in coordinator.arrangements[table.id]:
         coordinator.worker.cancel_reads_of(desc.id, gone)
 
+    names = [table.name, *(index.name for index in table.indexes)]
+    free = _keep_names(coordinator, transaction, names)
+
     def undo() -> None:
+        free()
         coordinator.change_catalog(put=(table,))
-        if kept is not None:
-            transaction.writes[table.id] = kept
+
+    def finish() -> None:
+        free()
+        _release_table(coordinator, table)
 
     transaction.undo.append(undo)
-    transaction.at_commit.append(lambda: _release_table(coordinator, table))
+    transaction.at_commit.append(finish)
 
 
 def _drop_index_in(coordinator: Coordinator, transaction: Transaction, table: Table, index: Index) -> None:
@@ -221,13 +251,32 @@ def _drop_index_in(coordinator: Coordinator, transaction: Transaction, table: Ta
         index.id, SqlError("57014", f'canceling statement because index "{index.name}" was dropped')
     )
 
+    free = _keep_names(coordinator, transaction, [index.name])
+
     def undo() -> None:
+        free()
         current = coordinator.table_by_id(table.id)
         if current is not None:
             coordinator.change_catalog(put=(replace(current, indexes=(*current.indexes, index)),))
 
+    def finish() -> None:
+        free()
+        _release_index(coordinator, table.id, index)
+
     transaction.undo.append(undo)
-    transaction.at_commit.append(lambda: _release_index(coordinator, table.id, index))
+    transaction.at_commit.append(finish)
+
+
+def _keep_names(coordinator: Coordinator, transaction: Transaction, names: list[str]) -> Callable[[], None]:
+    """Keep the names of what is dropped from other transactions, until what is returned is called."""
+    for name in names:
+        coordinator.dropped_names[name] = transaction
+
+    def free() -> None:
+        for name in names:
+            coordinator.dropped_names.pop(name, None)
+
+    return free
 
 
 def _take_away(coordinator: Coordinator, table: Table) -> None:
@@ -268,10 +317,16 @@ def _desc(index: Index) -> ArrangementDesc:
     return ArrangementDesc(index.id, index.table_id, index.name, index.stored, index.layout)
 
 
-def _relation_exists(coordinator: Coordinator, name: str) -> bool:
+def _refuse_taken(coordinator: Coordinator, transaction: Transaction, name: str) -> None:
+    if _relation_exists(coordinator, transaction, name):
+        raise SqlError("42P07", f'relation "{name}" already exists')
+
+
+def _relation_exists(coordinator: Coordinator, transaction: Transaction, name: str) -> bool:
     catalog = coordinator.catalog
     return (
         name in coordinator.reserved_names
+        or coordinator.dropped_names.get(name, transaction) is not transaction
         or catalog.table(name, "public") is not None
         or catalog.index(name, "public") is not None
     )

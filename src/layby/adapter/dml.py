@@ -2,24 +2,23 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 import numpy as np
 
-from layby.adapter.constraints import check_rows
 from layby.adapter.copy_format import header_line
 from layby.adapter.copy_in import CopyIn
 from layby.adapter.execution import Execution
-from layby.adapter.locks import LockMode
+from layby.adapter.jobs import MakeUpdates
 from layby.adapter.outcome import CommandOutcome, CopyInOutcome, CopyOutOutcome, EncoderFor, FailureOutcome
 from layby.adapter.reads import read
 from layby.compute.arrangement import Updates
 from layby.errors import InternalError, SqlError
+from layby.memory.arena import HEAP
 from layby.peek.answer import Failed, PeekResponse, Rows
-from layby.sql.catalog import Table
 from layby.sql.plan import CopyPlan, DeletePlan, InsertPlan, UpdatePlan
-from layby.types.column import Column, concat
+from layby.types.column import Column
 from layby.types.scalar import PhysicalValue
 
 if TYPE_CHECKING:
@@ -37,7 +36,6 @@ def run(
 ) -> None:
     """Run a statement that writes; its rows are kept until the transaction commits."""
     transaction = session.open_transaction()
-    _refuse_read_only(session, plan)
     table = plan.table
 
     def go_on() -> None:
@@ -46,31 +44,20 @@ def run(
     def answered(response: PeekResponse) -> None:
         if isinstance(response, Failed):
             execution.finish(FailureOutcome(response.error))
-            return
-        _keep(session, plan, response, execution)
+        else:
+            execution.attempt(lambda: _keep(session, plan, response, execution))
 
     if isinstance(plan, InsertPlan):
         go_on()
         return
 
     def locked() -> None:
-        execution.cancel = None
         snapshot = transaction.snapshot
         if snapshot is not None and session.coordinator.last_write.get(table.id, 0) > snapshot:
             raise SqlError("40001", "could not serialize access due to concurrent update")
         go_on()
 
-    def granted() -> None:
-        try:
-            locked()
-        except SqlError as error:
-            execution.fail(error)
-
-    locks, owner = session.coordinator.locks, transaction.owner
-    if locks.acquire(owner, table.id, LockMode.EXCLUSIVE, granted):
-        locked()
-    else:
-        execution.cancel = execution.fail
+    session.lock_tables(transaction, (table.id,), execution, locked)
 
 
 def _keep(
@@ -79,36 +66,27 @@ def _keep(
     """Turn the rows of a statement's read into updates, checked, and keep them."""
     table, count = plan.table, rows.count
     arity = len(table.desc.columns)
-
-    def updates() -> Updates:
-        columns = rows.columns
-        match plan:
-            case InsertPlan():
-                check_rows(table, columns)
-                return Updates(columns, np.ones(count, np.int64))
-            case DeletePlan():
-                return Updates(columns, np.full(count, -1, np.int64))
-            case UpdatePlan():
-                new = columns[arity:]
-                check_rows(table, new)
-                both = tuple(concat([a, b]) for a, b in zip(columns[:arity], new, strict=True))
-                return Updates(both, np.repeat(np.array([-1, 1]), count))
-
+    columns = rows.columns
+    match plan:
+        case InsertPlan():
+            job = MakeUpdates(table, None, columns, count)
+        case DeletePlan():
+            job = MakeUpdates(table, columns, None, count)
+        case UpdatePlan():
+            job = MakeUpdates(table, columns[:arity], columns[arity:], count)
     verb = {InsertPlan: "INSERT 0", UpdatePlan: "UPDATE", DeletePlan: "DELETE"}[type(plan)]
     tag = f"{verb} {count}"
     if not count:
         execution.finish(CommandOutcome(tag))
         return
     if count < _LARGE:
-        session.open_transaction().write(table.id, updates())
+        session.open_transaction().write(table.id, job(HEAP))
         execution.finish(CommandOutcome(tag))
     else:
-        _keep_apart(session, table, updates, tag, execution)
+        _keep_apart(session, job, tag, execution)
 
 
-def _keep_apart(
-    session: Session, table: Table, updates: Callable[[], Updates], tag: str, execution: Execution
-) -> None:
+def _keep_apart(session: Session, job: MakeUpdates, tag: str, execution: Execution) -> None:
     """Make and check many rows away from the loop, then keep them."""
     transaction = session.open_transaction()
 
@@ -116,20 +94,19 @@ def _keep_apart(
         if execution.ended:
             return
         if isinstance(result, Updates):
-            transaction.write(table.id, result)
+            transaction.write(job.table.id, result)
             execution.finish(CommandOutcome(tag))
         elif isinstance(result, BaseException):
             execution.fail(result)
 
     execution.cancel = execution.fail
-    session.coordinator.run_apart(updates, made)
+    session.coordinator.run_apart(job, made)
 
 
 def copy(session: Session, plan: CopyPlan, encoder_for: EncoderFor, execution: Execution) -> None:
     """Run COPY: a sink for the client's lines, or the lines of a table or query."""
     select = plan.select
     if select is None:
-        _refuse_read_only(session, plan)
         _copy_in(session, plan, execution)
         return
     encoder = encoder_for(select.columns, plan.options)
@@ -161,9 +138,3 @@ def _copy_in(session: Session, plan: CopyPlan, execution: Execution) -> None:
     # The sink's own outcome follows later, by the same callback; so this one does not end the execution.
     execution.cancel = sink.abort
     execution.announce(outcome)
-
-
-def _refuse_read_only(session: Session, plan: object) -> None:
-    if session.variables.get("transaction_read_only") == "on":
-        verb = type(plan).__name__.removesuffix("Plan").upper()
-        raise SqlError("25006", f"cannot execute {verb} in a read-only transaction")

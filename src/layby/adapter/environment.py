@@ -17,23 +17,26 @@ _SETTING: Final = "setting:"
 
 
 class Environment(Mapping[str, PhysicalValue]):
-    """Session values by name, looked up only as a plan asks for them."""
+    """Session values by name, looked up only as a plan asks for them; one for each statement."""
 
-    __slots__ = ("_session",)
+    __slots__ = ("_now", "_session")
 
     def __init__(self, session: Session) -> None:
         self._session = session
+        self._now: int | None = None
 
     def __getitem__(self, name: str) -> PhysicalValue:
         session = self._session
         match name:
             case "now":
                 transaction = session.transaction
-                return _now_us() if transaction is None else transaction.started_us
+                return self._statement_us() if transaction is None else transaction.started_us
             case "statement_timestamp":
-                return _now_us()
+                return self._statement_us()
             case "current_date":
-                return int(_now_us() // _DAY_US)
+                transaction = session.transaction
+                now = self._statement_us() if transaction is None else transaction.started_us
+                return now // _DAY_US
             case "current_user" | "session_user":
                 return session.user
             case "current_database":
@@ -47,6 +50,12 @@ class Environment(Mapping[str, PhysicalValue]):
             value = session.variables.get(setting)
             return session.coordinator.parameters.show(setting) if value is None else value
         raise SqlError("42704", f'unrecognized session value "{name}"')
+
+    def _statement_us(self) -> int:
+        """Return the statement's time, the same however often it asks."""
+        if self._now is None:
+            self._now = _now_us()
+        return self._now
 
     def __iter__(self) -> Iterator[str]:
         return iter(())

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Callable
 
 from layby.adapter.outcome import FailureOutcome, Outcome
 from layby.errors import InternalError, SqlError
+
+log = logging.getLogger("layby.session")
 
 
 class Execution:
@@ -46,6 +49,19 @@ class Execution:
             self._on_outcome(outcome)
         else:
             self.result = outcome
+
+    def attempt(self, step: Callable[[], None]) -> None:
+        """Run a part of the statement that a callback brought: what it raises ends the statement, not the
+        caller, who serves others; nothing is run for a statement that has ended."""
+        if self.ended:
+            return
+        try:
+            step()
+        except SqlError as error:
+            self.fail(error)
+        except Exception as error:
+            log.exception("a statement raised")
+            self.fail(error)
 
     def fail(self, error: BaseException) -> None:
         """End the statement with an error."""

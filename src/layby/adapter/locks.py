@@ -7,7 +7,7 @@ shared from its commit until readers can see it. Reads take no lock at all.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 from enum import Enum
 
@@ -69,19 +69,34 @@ class TableLocks:
         lock.queue.append(_Waiter(owner, mode, granted))
         return False
 
+    def withdraw(self, owner: LockOwner) -> None:
+        """Wait no more; what is held stays held. Whoever waited behind may come in."""
+        waited = self._leave_queue(owner)
+        self._admit(() if waited is None else (waited,))
+
     def release_all(self, owner: LockOwner) -> None:
         """Give up all that `owner` holds or waits for, and let in whoever comes next."""
         tables = set(owner.held)
-        if owner.waits_for is not None:
-            tables.add(owner.waits_for)
-            lock = self._locks[owner.waits_for]
-            lock.queue = [w for w in lock.queue if w.owner is not owner]
-            owner.waits_for = None
+        waited = self._leave_queue(owner)
+        if waited is not None:
+            tables.add(waited)
+        for table_id in owner.held:
+            del self._locks[table_id].holders[owner]
         owner.held.clear()
+        self._admit(sorted(tables))
+
+    def _leave_queue(self, owner: LockOwner) -> int | None:
+        waited, owner.waits_for = owner.waits_for, None
+        if waited is not None:
+            lock = self._locks[waited]
+            lock.queue = [w for w in lock.queue if w.owner is not owner]
+        return waited
+
+    def _admit(self, tables: Iterable[int]) -> None:
+        """Let in whoever is next at some tables; they are told once all is as it should be."""
         admitted: list[_Waiter] = []
         for table_id in tables:
             lock = self._locks[table_id]
-            lock.holders.pop(owner, None)
             while lock.queue and self._compatible(lock, lock.queue[0].owner, lock.queue[0].mode):
                 waiter = lock.queue.pop(0)
                 waiter.owner.waits_for = None

@@ -5,19 +5,18 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
-import numpy as np
-
 from layby.adapter.environment import Environment
 from layby.adapter.execution import Execution
-from layby.compute.arrangement import ArrangementDesc, Updates, arrange
-from layby.errors import SqlError
+from layby.adapter.jobs import ArrangeOverlay
+from layby.compute.arrangement import ArrangementDesc, Updates
 from layby.memory.arena import HEAP
-from layby.peek.answer import Failed, PeekResponse, RowEncoder
+from layby.peek.answer import PeekResponse, RowEncoder
 from layby.peek.pending import PendingPeek
 from layby.peek.scan import PeekSpec
 from layby.sql.instantiate import instantiate, instantiate_series, instantiate_values
 from layby.sql.plan import SelectPlan, SeriesSource, TableSource
 from layby.trace.batch import Batch
+from layby.trace.bundle import Snapshot
 from layby.trace.series import constant_batch, series_batch
 from layby.types.scalar import PhysicalValue
 
@@ -42,7 +41,6 @@ def read(
     ready = instantiate(plan, params, environment)
     source = plan.source
     target: int | tuple[Batch, ...]
-    overlay: tuple[Batch, ...] = ()
     timestamp = coordinator.state.upper - 1
     if isinstance(source, TableSource):
         table = source.table
@@ -80,7 +78,7 @@ def read(
     spec = PeekSpec(
         name, timestamp, ready.constraints, ready.reverse, ready.ordered, ready.mfp, ready.finishing
     )
-    _peek(session, PendingPeek(spec, target, encoder, then, overlay), execution)
+    _peek(session, PendingPeek(spec, target, encoder, then), execution)
 
 
 def _peek(session: Session, pending: PendingPeek, execution: Execution) -> None:
@@ -103,26 +101,20 @@ def _read_over(
 ) -> None:
     """Read with the transaction's own writes laid over the snapshot, arranged like what is read."""
 
-    def arranged() -> Batch:
-        times = np.full(len(own.diffs), spec.timestamp, np.int64)
-        both = arrange(desc, own, times, spec.timestamp, spec.timestamp + 1, HEAP)
-        if len(both.errs):
-            message = both.errs.columns[1].value(0)
-            raise SqlError(str(both.errs.columns[0].value(0)), str(message))
-        return both.oks
+    job = ArrangeOverlay(desc, own, spec.timestamp)
 
-    def go_on(batch: object) -> None:
-        if execution.ended:
-            return
-        if isinstance(batch, Batch):
-            _peek(session, PendingPeek(spec, desc.id, encoder, then, (batch,)), execution)
-        elif isinstance(batch, SqlError):
-            then(Failed(batch))
-        elif isinstance(batch, Exception):
-            execution.fail(batch)
+    def go_on(overlay: Snapshot) -> None:
+        _peek(session, PendingPeek(spec, desc.id, encoder, then, overlay), execution)
+
+    def arrived(result: object) -> None:
+        if isinstance(result, Snapshot):
+            execution.attempt(lambda: go_on(result))
+        elif isinstance(result, Exception):
+            execution.fail(result)
 
     if len(own.diffs) < _LARGE_OVERLAY:
-        go_on(arranged())
+        go_on(job(HEAP))
     else:
-        execution.cancel = lambda error: then(Failed(error))
-        session.coordinator.run_apart(arranged, go_on)
+        execution.cancel = execution.fail
+        session.coordinator.hold_reads(session.open_transaction(), spec.timestamp)
+        session.coordinator.run_apart(job, arrived)

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 
 from layby.adapter import ddl, dml, settings
 from layby.adapter.execution import Execution
+from layby.adapter.locks import LockMode
 from layby.adapter.outcome import (
     CommandOutcome,
     EncoderFor,
@@ -32,6 +33,7 @@ from layby.sql.plan import (
     DropPlan,
     ExplainPlan,
     InsertPlan,
+    Plan,
     PlannedStatement,
     SelectPlan,
     SetPlan,
@@ -160,7 +162,7 @@ class Session:
         if prepared.parsed is not None:
             self._refuse_in_failed_block(prepared.parsed)
             prepared.planned = self.coordinator.statements.plan(
-                prepared.parsed, self.coordinator.catalog, prepared.param_types
+                prepared.parsed, self.coordinator.catalog_for(self.transaction), prepared.param_types
             )
         self._prepared[name] = prepared
 
@@ -215,7 +217,8 @@ class Session:
         """Run one statement of a script."""
         try:
             self._refuse_in_failed_block(parsed)
-            planned = self.coordinator.statements.plan(parsed, self.coordinator.catalog)
+            catalog = self.coordinator.catalog_for(self.transaction)
+            planned = self.coordinator.statements.plan(parsed, catalog)
             if planned.params:
                 raise SqlError("42P02", "there is no parameter $1")
         except SqlError as error:
@@ -245,20 +248,22 @@ class Session:
         transaction = self.transaction
         if transaction is None or transaction.explicit:
             return CommandOutcome("")
-        if transaction.failed:
-            self._rolled_back(transaction)
-            return CommandOutcome("")
         execution = self._begin_execution(on_outcome)
         self.commit(transaction, execution, "")
-        return execution.defer()
+        outcome = execution.defer()
+        if outcome is None:
+            self._start_timeout(execution)
+        return outcome
 
     def fail(self) -> None:
         """Note that a message failed: an implicit transaction is rolled back, a block has failed."""
         transaction = self.transaction
-        if transaction is None:
+        if transaction is None or transaction.failed:
             return
-        transaction.failed = True
-        if not transaction.explicit:
+        if transaction.explicit:
+            transaction.failed = True
+            self._abort(transaction)
+        else:
             self._rolled_back(transaction)
 
     def cancel(self, error: SqlError | None = None) -> None:
@@ -274,8 +279,9 @@ class Session:
             return
         self._closed = True
         self.cancel()
-        if self.transaction is not None and not self._committing():
-            self._rolled_back(self.transaction)
+        if self._execution is None or self._execution.ended:
+            self.roll_back()
+        # What cannot be ended any more (a commit) goes on, and the transaction ends with it.
         self.coordinator.forget(self)
 
     # For the modules that run statements
@@ -285,6 +291,10 @@ class Session:
         if self.transaction is None:
             self.transaction = Transaction(explicit=False)
             self.variables.begin()
+            for mode in ("transaction_isolation", "transaction_read_only"):
+                default = self.variables.get(f"default_{mode}")
+                if default != self.variables.get(mode):
+                    self.variables.set(mode, default, local=True)
         return self.transaction
 
     def commit(self, transaction: Transaction, execution: Execution, tag: str) -> None:
@@ -311,6 +321,36 @@ class Session:
             execution.cancel = give_up
         coordinator.commit(transaction, done)
 
+    def lock_tables(
+        self,
+        transaction: Transaction,
+        tables: Sequence[int],
+        execution: Execution,
+        then: Callable[[], None],
+    ) -> None:
+        """Hold tables exclusively until the transaction ends, and go on with the statement once they are.
+
+        A statement that is cancelled meanwhile waits no more.
+        """
+        coordinator = self.coordinator
+
+        def give_up(error: SqlError) -> None:
+            coordinator.locks.withdraw(transaction.owner)
+            execution.fail(error)
+
+        def locked() -> None:
+            execution.cancel = None
+            then()
+
+        execution.cancel = give_up
+        coordinator.lock(
+            transaction.owner,
+            tables,
+            LockMode.EXCLUSIVE,
+            lambda: execution.attempt(locked),
+            execution.fail,
+        )
+
     def roll_back(self) -> None:
         """Roll the transaction under way back."""
         if self.transaction is not None:
@@ -330,19 +370,9 @@ class Session:
         on_outcome: Callable[[Outcome], None],
     ) -> Outcome | None:
         execution = self._begin_execution(on_outcome)
-        plan = planned.plan
-        try:
-            if isinstance(plan, SelectPlan):
-                self._select(plan, params, encoder_for, execution)
-            else:
-                self._dispatch(planned, params, encoder_for, execution)
-        except SqlError as error:
-            execution.fail(error)
-        except Exception as error:
-            log.exception("a statement raised")
-            execution.fail(error)
+        execution.attempt(lambda: self._dispatch(planned.plan, params, encoder_for, execution))
         outcome = execution.defer()
-        if outcome is None:
+        if not execution.ended:
             self._start_timeout(execution)
         elif isinstance(outcome, FailureOutcome):
             self.fail()
@@ -350,10 +380,12 @@ class Session:
 
     def _begin_execution(self, on_outcome: Callable[[Outcome], None]) -> Execution:
         def later(outcome: Outcome) -> None:
+            if self._closed:
+                self.roll_back()
+                return
             if isinstance(outcome, FailureOutcome):
                 self.fail()
-            if not self._closed:
-                on_outcome(outcome)
+            on_outcome(outcome)
 
         self._execution = execution = Execution(later)
         return execution
@@ -381,12 +413,19 @@ class Session:
 
     def _dispatch(
         self,
-        planned: PlannedStatement,
+        plan: Plan,
         params: tuple[PhysicalValue, ...],
         encoder_for: EncoderFor,
         execution: Execution,
     ) -> None:
-        plan = planned.plan
+        if isinstance(plan, SelectPlan):
+            self._select(plan, params, encoder_for, execution)
+            return
+        written = _written_by(plan)
+        if written is not None:
+            self.open_transaction()
+            if self.variables.get("transaction_read_only") == "on":
+                raise SqlError("25006", f"cannot execute {written} in a read-only transaction")
         match plan:
             case InsertPlan() | UpdatePlan() | DeletePlan():
                 dml.run(self, plan, params, execution)
@@ -408,46 +447,57 @@ class Session:
                 self._transaction(plan, execution)
             case DiscardPlan():
                 settings.discard(self, plan, execution)
-            case SelectPlan():
-                self._select(plan, params, encoder_for, execution)
 
     def _transaction(self, plan: TransactionPlan, execution: Execution) -> None:
         transaction = self.transaction
         in_block = transaction is not None and transaction.explicit
         if plan.kind == "begin":
+            if transaction is not None and transaction.failed:
+                raise _in_failed_block()
             if in_block:
                 self.notice("there is already a transaction in progress", "25001", "WARNING")
             else:
                 self.open_transaction().explicit = True
             if plan.isolation is not None:
                 self.variables.set("transaction_isolation", plan.isolation, local=True)
+            if plan.read_only is not None:
+                mode = "on" if plan.read_only else "off"
+                self.variables.set("transaction_read_only", mode, local=True)
             execution.finish(CommandOutcome("BEGIN"))
-        elif transaction is None or not in_block:
+            return
+        if not in_block:
             self.notice("there is no transaction in progress", "25P01", "WARNING")
-            execution.finish(CommandOutcome(plan.kind.upper()))
+        tag = plan.kind.upper()
+        if transaction is None:
+            execution.finish(CommandOutcome(tag))
         elif plan.kind == "rollback" or transaction.failed:
             self._rolled_back(transaction)
             execution.finish(CommandOutcome("ROLLBACK"))
         else:
-            self.commit(transaction, execution, "COMMIT")
+            self.commit(transaction, execution, tag)
 
     def _rolled_back(self, transaction: Transaction) -> None:
-        for undo in reversed(transaction.undo):
-            undo()
+        self._abort(transaction)
         self._end(transaction, committed=False)
 
-    def _end(self, transaction: Transaction, *, committed: bool) -> None:
+    def _abort(self, transaction: Transaction) -> None:
+        """Take back what a transaction did; a failed block keeps nothing from others while its client
+        has yet to end it."""
+        undo, transaction.undo = transaction.undo, []
+        for take_back in reversed(undo):
+            take_back()
+        transaction.at_commit.clear()
+        transaction.writes.clear()
         self.coordinator.end_reads(transaction)
         self.coordinator.locks.release_all(transaction.owner)
-        self.variables.end(committed=committed)
+
+    def _end(self, transaction: Transaction, *, committed: bool) -> None:
         if self.transaction is transaction:
             self.transaction = None
             self._portals.clear()
-
-    def _committing(self) -> bool:
-        """Whether a commit is under way that can no longer be taken back."""
-        execution = self._execution
-        return execution is not None and not execution.ended and execution.cancel is None
+        self.variables.end(committed=committed)
+        self.coordinator.end_reads(transaction)
+        self.coordinator.locks.release_all(transaction.owner)
 
     def _failed(self, error: SqlError) -> Outcome:
         self.fail()
@@ -456,9 +506,7 @@ class Session:
     def _refuse_in_failed_block(self, parsed: ParsedStatement) -> None:
         transaction = self.transaction
         if transaction is not None and transaction.failed and parsed.kind != "transaction_stmt":
-            raise SqlError(
-                "25P02", "current transaction is aborted, commands ignored until end of transaction block"
-            )
+            raise _in_failed_block()
 
     def _statement(self, name: str) -> _Prepared:
         found = self._prepared.get(name)
@@ -478,7 +526,7 @@ class Session:
         planned = prepared.planned
         if planned is None or prepared.parsed is None:
             return None
-        catalog = self.coordinator.catalog
+        catalog = self.coordinator.catalog_for(self.transaction)
         if planned.catalog_version != catalog.version:
             # The types of the parameters stay those that the client was told.
             fresh = self.coordinator.statements.plan(prepared.parsed, catalog, planned.params)
@@ -496,3 +544,29 @@ class Session:
                     self.cancel(SqlError("57014", "canceling statement due to statement timeout"))
 
             self.coordinator.loop.call_later(timeout / 1000, expire)
+
+
+def _in_failed_block() -> SqlError:
+    return SqlError(
+        "25P02", "current transaction is aborted, commands ignored until end of transaction block"
+    )
+
+
+def _written_by(plan: Plan) -> str | None:
+    """Return how a statement that writes is named, None for one that only reads."""
+    match plan:
+        case InsertPlan():
+            return "INSERT"
+        case UpdatePlan():
+            return "UPDATE"
+        case DeletePlan():
+            return "DELETE"
+        case CopyPlan(select=None):
+            return "COPY FROM"
+        case CreateTablePlan():
+            return "CREATE TABLE"
+        case CreateIndexPlan():
+            return "CREATE INDEX"
+        case DropPlan(kind=kind):
+            return f"DROP {kind.upper()}"
+    return None

@@ -55,13 +55,14 @@ def set_parameter(session: Session, plan: SetPlan, execution: Execution) -> None
         execution.finish(CommandOutcome("ALTER SYSTEM"))
         return
     tag = "RESET" if plan.value is None else "SET"
+    session.open_transaction()
     if name is None:
         session.variables.reset_all()
     elif name.lower() in VARIABLES:
-        session.open_transaction()
         if plan.local and session.status == b"I":
             session.notice("SET LOCAL can only be used in transaction blocks", "25P01", "WARNING")
-        session.variables.set(name.lower(), plan.value, local=plan.local)
+        local = plan.local or name.lower() in ("transaction_isolation", "transaction_read_only")
+        session.variables.set(name.lower(), plan.value, local=local)
     elif name.lower() in PARAMETERS:
         parameters.get(name.lower())
         raise SqlError(

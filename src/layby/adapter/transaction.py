@@ -29,7 +29,6 @@ class Transaction:
         "explicit",
         "failed",
         "owner",
-        "read_only",
         "snapshot",
         "started_us",
         "undo",
@@ -39,7 +38,6 @@ class Transaction:
     def __init__(self, *, explicit: bool) -> None:
         self.explicit = explicit
         self.failed = False
-        self.read_only = False
         self.snapshot: int | None = None
         self.started_us = time.time_ns() // 1000 - _EPOCH_US
         """What `now()` says: microseconds since 2000-01-01 UTC."""

@@ -166,6 +166,7 @@ class ServingWorker:
                 f'"{pending.spec.collection}" can no longer be read at {pending.spec.timestamp}: its history '
                 f"begins at {snapshot.since}",
             )
-        if pending.overlay:
-            return Snapshot((*snapshot.oks, *pending.overlay), snapshot.errs, snapshot.since, snapshot.upper)
+        own = pending.overlay
+        if own is not None:
+            return snapshot._replace(oks=(*snapshot.oks, *own.oks), errs=(*snapshot.errs, *own.errs))
         return snapshot

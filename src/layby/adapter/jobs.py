@@ -1,0 +1,156 @@
+"""Jobs: the work of statements that grows with their rows, run apart from the serving loop.
+
+A job is a plain value that can be pickled to another process; it gets the arena to place its result in.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from layby.adapter.constraints import check_rows
+from layby.adapter.copy_format import CopyParser
+from layby.compute.arrangement import Arranged, ArrangementDesc, Updates, arrange
+from layby.compute.maintenance import TableWrite
+from layby.errors import SqlError
+from layby.expr.evaluate import evaluate
+from layby.expr.scalar import Expr
+from layby.memory.arena import Arena
+from layby.sql.catalog import Table
+from layby.trace.batch import repeated
+from layby.trace.bundle import Snapshot
+from layby.types.column import Column, TextColumn, concat, empty_column
+from layby.types.formats import parse_column
+
+
+@dataclass(frozen=True, slots=True)
+class MakeUpdates:
+    """Turns the rows that a statement read into updates: `old` columns go, `new` ones come (None: none)."""
+
+    table: Table
+    old: tuple[Column, ...] | None
+    new: tuple[Column, ...] | None
+    count: int
+
+    def __call__(self, arena: Arena) -> Updates:
+        """Return the updates; raises SqlError where a new row breaks a constraint."""
+        if self.new is not None:
+            check_rows(self.table, self.new)
+        if self.old is None:
+            return self._placed(self.new or (), repeated(1, self.count), arena)
+        if self.new is None:
+            return self._placed(self.old, repeated(-1, self.count), arena)
+        both = tuple(concat([a, b]) for a, b in zip(self.old, self.new, strict=True))
+        return self._placed(both, np.repeat(np.array([-1, 1]), self.count), arena)
+
+    @staticmethod
+    def _placed(columns: tuple[Column, ...], diffs: NDArray[np.int64], arena: Arena) -> Updates:
+        return Updates(tuple(column.place(arena) for column in columns), diffs)
+
+
+@dataclass(frozen=True, slots=True)
+class SortWrites:
+    """Sorts large writes for every arrangement of their tables, at a time that the commit replaces."""
+
+    writes: tuple[TableWrite, ...]
+    arrangements: Mapping[int, tuple[ArrangementDesc, ...]]
+
+    def __call__(self, arena: Arena) -> tuple[TableWrite, ...]:
+        """Return the writes with what was sorted."""
+        ready = []
+        for write in self.writes:
+            times = repeated(0, len(write.updates.diffs))
+            arranged: dict[int, Arranged] = {
+                desc.id: arrange(desc, write.updates, times, 0, 1, arena)
+                for desc in self.arrangements[write.table_id]
+            }
+            ready.append(TableWrite(write.table_id, write.updates, arranged))
+        return tuple(ready)
+
+
+@dataclass(frozen=True, slots=True)
+class ArrangeOverlay:
+    """Arranges a transaction's own writes like what they are laid over, at the time of the read."""
+
+    desc: ArrangementDesc
+    own: Updates
+    at: int
+
+    def __call__(self, arena: Arena) -> Snapshot:
+        """Return the overlay."""
+        times = repeated(self.at, len(self.own.diffs))
+        both = arrange(self.desc, self.own, times, self.at, self.at + 1, arena)
+        return Snapshot((both.oks,), (both.errs,), self.at, self.at + 1)
+
+
+@dataclass(frozen=True, slots=True)
+class ParseCopy:
+    """Splits and parses the next bytes of a COPY; `last` where the data ends with them."""
+
+    table: Table
+    numbers: tuple[int, ...]
+    """The columns that the data has, as numbers of the table's columns."""
+    parser: CopyParser
+    data: NDArray[np.uint8]
+    last: bool
+
+    def __call__(self, arena: Arena) -> tuple[CopyParser, tuple[Column, ...] | None]:
+        """Return the parser as it stands now, and the columns of the rows that came whole."""
+        parser = self.parser
+        parser.feed(self.data.tobytes())
+        if self.last:
+            parser.finish()
+        first_row = parser.row_count
+        texts = parser.take()
+        if texts is None:
+            return parser, None
+        columns = tuple(self._typed(at, text, first_row).place(arena) for at, text in enumerate(texts))
+        return parser, columns
+
+    def _typed(self, at: int, text: TextColumn, first_row: int) -> Column:
+        column, errors = parse_column(self.table.desc.columns[self.numbers[at]].type, text)
+        if errors:
+            row = min(errors)
+            raise self.parser.locate(errors[row], first_row + row, at, text.value(row))
+        return column
+
+
+@dataclass(frozen=True, slots=True)
+class CompleteCopy:
+    """Puts the rows of a COPY together, with the defaults of the columns it left out, and checks them."""
+
+    table: Table
+    numbers: tuple[int, ...]
+    parts: tuple[tuple[Column, ...], ...]
+    count: int
+    defaults: Mapping[int, Expr]
+
+    def __call__(self, arena: Arena) -> tuple[Column, ...]:
+        """Return all columns of the table; raises SqlError where a row breaks a constraint."""
+        columns: list[Column] = []
+        for number, desc in enumerate(self.table.desc.columns):
+            if number in self.numbers:
+                at = self.numbers.index(number)
+                parts = [part[at] for part in self.parts]
+                columns.append(concat(parts) if parts else empty_column(desc.type))
+            else:
+                columns.append(self._default(self.defaults[number]))
+        check_rows(self.table, columns)
+        return tuple(column.place(arena) for column in columns)
+
+    def _default(self, default: Expr) -> Column:
+        vector = evaluate(default, (), self.count)
+        if vector.errors is not None:
+            raise _first(vector.errors.errors)
+        if vector.constant:
+            return vector.column.take(np.zeros(self.count, np.int64))
+        return vector.column
+
+
+def _first(errors: list[Any]) -> SqlError:
+    error: SqlError = errors[0]
+    return error
