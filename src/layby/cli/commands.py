@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import os
+import signal
+import sys
 from enum import StrEnum
 from pathlib import Path
 from typing import Annotated
@@ -26,6 +28,7 @@ _FILE_WIDTH = 160
 class Workers(StrEnum):
     """What long walks and maintenance run on."""
 
+    PROCESSES = "processes"
     THREADS = "threads"
 
 
@@ -61,6 +64,11 @@ def _fail(message: object) -> typer.Exit:
     return typer.Exit(1)
 
 
+def _clean_up_on_sigterm() -> None:
+    """Leave every context when told to end, so that no server of ours is left running."""
+    signal.signal(signal.SIGTERM, lambda number, _: sys.exit(128 + number))
+
+
 @app.command()
 def serve(
     data: Annotated[Path | None, typer.Option(help="Folder to keep the data in (not yet).")] = None,
@@ -72,19 +80,18 @@ def serve(
     config: Annotated[Path | None, typer.Option(help="TOML file with a table [system_parameters].")] = None,
     workers: Annotated[
         Workers, typer.Option(help="What long walks and maintenance run on.")
-    ] = Workers.THREADS,
+    ] = Workers.PROCESSES,
 ) -> None:
     """Start the server."""
     from layby.cli.serve import Address, ServeError
     from layby.cli.serve import serve as run
     from layby.cli.settings import SettingsError, system_parameters
 
-    del workers  # one choice so far
     if data is not None:
         raise _fail("--data is not supported yet: data lives in memory and ends with the server")
     try:
         parameters = system_parameters(config, os.environ)
-        run(parameters, Address(host, port), Address(host, http_port), typer.echo)
+        run(parameters, Address(host, port), Address(host, http_port), typer.echo, workers.value)
     except (SettingsError, ServeError) as error:
         raise _fail(error) from None
 
@@ -107,6 +114,7 @@ def bench(
     from layby.bench.server import StartError
     from layby.bench.wire import LostConnectionError, ServerError
 
+    _clean_up_on_sigterm()
     plan = Plan(seconds=seconds, rounds=rounds, rows=rows, postgres=vs is Rival.POSTGRES)
     if quick:
         plan = plan.quick()
@@ -134,6 +142,7 @@ def demo(
     from layby.cli.demo import demo as run
     from layby.cli.flights import MissingExtraError
 
+    _clean_up_on_sigterm()
     try:
         run(Console(), picture, seconds)
     except (MissingExtraError, StartError, LoadError, ServerError, LostConnectionError, OSError) as error:

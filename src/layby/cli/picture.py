@@ -43,7 +43,7 @@ def draw(path: Path, runs: Sequence[tuple[str, Sequence[float]]]) -> None:
         axes.xaxis.set_major_formatter(lambda value, _: f"{value:g}")
         axes.set_ylabel("% of lookups")
         axes.set_title(f"{name}  ({len(ordered):,} lookups)", loc="left", fontsize=11)
-        axes.legend(loc="upper right", frameon=False)
+        axes.legend(loc="lower right", bbox_to_anchor=(1.0, 0.98), ncols=2, frameon=False)
         axes.spines[["top", "right"]].set_visible(False)
     panels[-1, 0].set_xlabel("latency from the scheduled arrival to the answer, ms (logarithmic)")
     figure.suptitle("layby: point lookups beside long walks", x=0.02, ha="left", fontweight="bold")

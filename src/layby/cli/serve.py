@@ -5,19 +5,23 @@ from __future__ import annotations
 import asyncio
 import gc
 import os
+import resource
 import signal
 import sys
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import partial
 
 import uvloop
 
 from layby import __version__
 from layby.adapter.coordinator import Coordinator
+from layby.compute.process_runtime import ProcessMaintenanceRuntime
 from layby.config import SystemParameters
 from layby.http.app import control_app
 from layby.http.control import ControlPlane
 from layby.metrics import PeekMetrics, registry
+from layby.peek.process_pool import ProcessWalkPool
 from layby.pgwire.listener import listen
 
 # A collection of the young generation costs the loop more than it frees: hot objects are in no cycle.
@@ -42,24 +46,37 @@ class Address:
         return f"[{self.host}]:{self.port}" if ":" in self.host else f"{self.host}:{self.port}"
 
 
-def serve(parameters: SystemParameters, sql: Address, http: Address, announce: Callable[[str], None]) -> None:
+def serve(
+    parameters: SystemParameters,
+    sql: Address,
+    http: Address,
+    announce: Callable[[str], None],
+    workers: str = "processes",
+) -> None:
     """Serve until SIGTERM or SIGINT; `announce` gets the one line when connections are accepted.
 
-    Raises ServeError where an address cannot be listened on.
+    `workers` says where walks and maintenance run: "processes" or "threads". Raises ServeError where an address cannot be listened on.
     """
     sys.setswitchinterval(_SWITCH_INTERVAL_S)
-    uvloop.run(_serve(parameters, sql, http, announce))
+    uvloop.run(_serve(parameters, sql, http, announce, workers))
 
 
 async def _serve(
-    parameters: SystemParameters, sql: Address, http: Address, announce: Callable[[str], None]
+    parameters: SystemParameters,
+    sql: Address,
+    http: Address,
+    announce: Callable[[str], None],
+    workers: str,
 ) -> None:
     loop = asyncio.get_running_loop()
     stop = asyncio.Event()
     for number in (signal.SIGTERM, signal.SIGINT):
         loop.add_signal_handler(number, stop.set)
     metrics = PeekMetrics()
-    coordinator = Coordinator(parameters, loop=loop, metrics=metrics)
+    if workers == "processes":
+        coordinator = with_processes(parameters, loop, metrics)
+    else:
+        coordinator = Coordinator(parameters, loop=loop, metrics=metrics)
     coordinator.start()
     try:
         try:
@@ -84,6 +101,24 @@ async def _serve(
             control.close()
     finally:
         await coordinator.close()
+
+
+def with_processes(
+    parameters: SystemParameters, loop: asyncio.AbstractEventLoop, metrics: PeekMetrics
+) -> Coordinator:
+    """Return a coordinator whose walks and maintenance run in processes of their own."""
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    if soft < hard:
+        resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))  # a descriptor for each segment
+    pool = ProcessWalkPool(os.cpu_count() or 1, loop, lambda: parameters.peek)
+    parameters.on_change.append(pool.parameters_changed)
+    return Coordinator(
+        parameters,
+        loop=loop,
+        metrics=metrics,
+        pool=pool,
+        maintenance=partial(ProcessMaintenanceRuntime, loop=loop),
+    )
 
 
 def _refused(address: Address, error: OSError) -> ServeError:
