@@ -103,6 +103,8 @@ class FakeSession:
         self.statements: dict[str, str] = {}
         self.portals: dict[str, str] = {}
         self.sink: FakeSink | None = None
+        self.sync_answers: list[Answer] = []
+        """Answers to the next syncs, before `sync_answer` is that to all."""
         self.closed = 0
 
     def _answer(self, text: str, encoder_for: EncoderFor, on_outcome: OnOutcome) -> Outcome | None:
@@ -173,7 +175,7 @@ class FakeSession:
 
     def sync(self, on_outcome: OnOutcome) -> Outcome | None:
         self.calls.append(("sync",))
-        answer = self.sync_answer
+        answer = self.sync_answers.pop(0) if self.sync_answers else self.sync_answer
         assert not isinstance(answer, IntRows | SqlError)
         if isinstance(answer, Later):
             self.owed.append((on_outcome, answer.outcome))

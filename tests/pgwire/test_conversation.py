@@ -134,11 +134,8 @@ def test_a_commit_that_fails_takes_back_the_last_completion(late: bool) -> None:
 def test_an_answer_before_a_commit_that_is_owed_does_not_let_its_completion_out() -> None:
     session = FakeSession({"a": CommandOutcome("A"), "b": CommandOutcome("B")})
     client = Client(session)
-    session.sync_answer = CommandOutcome("")
-    client.connection.data_received(query("a"))
-    session.sync_answer = Later(_CONFLICT)
-    client.connection.data_received(query("b"))
-    assert kinds(client.received()) == "CZ"
+    session.sync_answers = [CommandOutcome(""), Later(_CONFLICT)]
+    assert kinds(client.send(query("a") + query("b"))) == "CZ"
     assert kinds(client.deliver()) == "EZ"
 
 
@@ -319,15 +316,31 @@ def test_a_commit_that_fails_after_a_flush_is_an_error_more() -> None:
     assert kinds(client.send(SYNC)) == "EZ"
 
 
+def test_a_commit_that_fails_after_a_flush_in_the_same_batch_is_an_error_more() -> None:
+    session = FakeSession({"a": CommandOutcome("INSERT 0 1")}, desc=None)
+    session.sync_answer = _CONFLICT
+    assert kinds(Client(session).send(parse("", "a") + bind() + execute() + FLUSH + SYNC)) == "12CEZ"
+
+
 def test_a_commit_that_fails_takes_back_nothing_of_the_one_before() -> None:
     session = FakeSession({"a": CommandOutcome("A")}, desc=None)
     client = Client(session)
-    client.connection.data_received(parse("", "a"))
-    session.sync_answer = CommandOutcome("")
-    client.connection.data_received(bind() + execute() + SYNC)
-    session.sync_answer = _CONFLICT
-    client.connection.data_received(SYNC)
-    assert kinds(client.received()) == "12CZEZ"
+    session.sync_answers = [CommandOutcome(""), _CONFLICT]
+    assert kinds(client.send(parse("", "a") + bind() + execute() + SYNC + SYNC)) == "12CZEZ"
+
+
+def test_one_statement_is_answered_in_the_formats_of_each_bind() -> None:
+    session = FakeSession({"a": IntRows([7])})
+    client = Client(session)
+    client.send(parse("", "a"))
+    text, binary = ("D", pack(">hi", 1, 1) + b"7"), ("D", pack(">hii", 1, 4, 7))
+    for formats, row in (((), text), ((1,), binary), ((0,), text), ((1,), binary)):
+        assert row in split(client.send(bind(results=formats) + execute() + SYNC))
+
+
+def test_a_message_that_quotes_what_has_no_utf8_is_still_told() -> None:
+    client = Client(FakeSession({"a": SqlError("22P02", "a\0b\ud800")}))
+    assert errors(client.send(query("a")))[0]["M"] == "ab\\ud800"
 
 
 def test_a_row_limit_suspends_the_portal() -> None:

@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 from layby.peek.answer import EncodedRows
 from layby.pgwire import data_row
 from layby.pgwire.data_row import DataRowEncoder
-from layby.types.column import column_from_values
+from layby.types.column import TextColumn, column_from_values
 from layby.types.scalar import (
     ALL,
     BIGINT,
@@ -169,3 +169,13 @@ def test_an_encoder_crosses_to_another_process() -> None:
 
 def test_no_rows_are_no_bytes() -> None:
     assert _encoded([INTEGER], [0], []) == EncodedRows(b"", [], 0)
+
+
+@pytest.mark.parametrize("count", [2, 20])
+def test_what_lies_under_a_null_is_not_sent(count: int) -> None:
+    valid = np.array([True, False] * (count // 2))
+    offsets = np.arange(count + 1, dtype=np.int64) * 3
+    column = TextColumn(TEXT, offsets, np.frombuffer(b"yesno!" * (count // 2), np.uint8), valid)
+    encoded = DataRowEncoder((TEXT,), (0,))([column], count)
+    pair = b"D\0\0\0\x0d\0\x01\0\0\0\x03yes" + b"D\0\0\0\x0a\0\x01\xff\xff\xff\xff"
+    assert encoded.data == pair * (count // 2)

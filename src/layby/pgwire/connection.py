@@ -146,8 +146,7 @@ class Connection:
         """
         if self.closed:
             return
-        if not self._output.streaming:
-            self._output.add(backend.error_response(error, "FATAL"))
+        self._output.add(backend.error_response(error, "FATAL"))
         self._end()
 
     # -- running messages

@@ -205,7 +205,6 @@ class Conversation:
             params = read_parameters(statement, types, formats, values)
             if desc is not None and result_formats:
                 column_formats(result_formats, len(desc))
-            self._portals.pop(name, None)
             session.bind(name, statement, params)
             self._portals[name] = Portal(self._shapes, result_formats)
             output.add(backend.BIND_COMPLETE)

@@ -82,11 +82,6 @@ class Output:
         self._due = 0
         """How many of `_parts` must reach the client before anything else happens."""
 
-    @property
-    def streaming(self) -> bool:
-        """Whether an answer has been sent in part."""
-        return self._stream is not None
-
     def add(self, data: bytes) -> None:
         """Add one or more whole messages."""
         self._parts.append(data)
@@ -107,6 +102,7 @@ class Output:
         if self._completion is not None:
             self.size -= sum(map(len, self._parts[self._completion :]))
             del self._parts[self._completion :]
+            self._due = min(self._due, self._completion)
             self._completion = None
             self._due = min(self._due, len(self._parts))
 
@@ -125,7 +121,10 @@ class Output:
         self._due = len(self._parts)
 
     def write(self) -> None:
-        """Hand over what is due, and of much that is not due what no Sync can take back."""
+        """Hand over what is due, and of much that is not due what no Sync can take back.
+
+        Nothing goes out within a stream.
+        """
         if self._stream is not None:
             return
         if self._due:
