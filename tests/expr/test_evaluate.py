@@ -233,6 +233,20 @@ def test_an_error_behind_a_false_or_argument_counts() -> None:
     assert one(Or((FALSE, FAILS))) == DIVISION_BY_ZERO
 
 
+def test_rows_of_one_chunk_are_guarded_each_by_itself() -> None:
+    columns = [column_from_values(INTEGER, [None] * 3), column_from_values(INTEGER, [0, 1, None])]
+    assert evaluated(And((call("<>", B, literal(0)), FAILS)), columns) == [False, True, None]
+    assert evaluated(Or((call("=", B, literal(0)), FAILS)), columns) == [True, True, None]
+
+
+def test_errors_of_different_arguments_stand_side_by_side() -> None:
+    overflows = call("=", call("+", A, literal(1)), literal(0))
+    columns = [column_from_values(INTEGER, [2**31 - 1, 0, -1]), column_from_values(INTEGER, [1, 0, 1])]
+    assert evaluated(And((FAILS, overflows)), columns) == [OUT_OF_RANGE, DIVISION_BY_ZERO, True]
+    both = call("+", call("/", literal(1), B), call("+", A, literal(1)))
+    assert evaluated(both, columns) == [OUT_OF_RANGE, DIVISION_BY_ZERO, 1]
+
+
 def test_only_the_branch_of_a_case_that_is_taken_can_raise() -> None:
     guarded = Case(((call("=", B, literal(0)), literal(-1)),), call("/", literal(6), B), INTEGER)
     columns = [column_from_values(INTEGER, [None, None, None]), column_from_values(INTEGER, [0, 2, None])]

@@ -171,6 +171,10 @@ def test_an_error_behind_a_null_predicate_does_not_count() -> None:
     assert filtered([And((unknown, QUOTIENT))], ints(0, 2), 2) == []
 
 
+def test_the_negation_of_what_is_null_does_not_pass() -> None:
+    assert filtered([Not(call("=", call("abs", N), literal(1)))], ints(1, None, 2), 3) == [(2, None)]
+
+
 def test_a_row_that_raises_passes_with_its_error_whatever_follows() -> None:
     assert filtered([QUOTIENT, call("<>", N, literal(0))], ints(0, 2, 3), 3) == [
         (0, DIVISION_BY_ZERO),

@@ -86,7 +86,7 @@ def _boolean(vector: Vector) -> tuple[Mask, Mask | None]:
 
 def _logic(args: Sequence[Expr], columns: Columns, length: int, decisive: bool) -> Vector:
     """AND (`decisive` False) and OR (`decisive` True): an argument of the decisive value decides its row."""
-    open_ = np.ones(1, np.bool_)  # rows that no argument has decided, by value or by error
+    open_ = np.ones(1, np.bool_)  # rows that no argument has decided
     decided = np.zeros(1, np.bool_)
     unknown = np.zeros(1, np.bool_)
     errors: RowErrors | None = None
@@ -100,10 +100,7 @@ def _logic(args: Sequence[Expr], columns: Columns, length: int, decisive: bool) 
             hit = hit & valid
             unknown = unknown | ~valid
         if vector.errors is not None:
-            counted = vector.errors.masked(open_)
-            if counted is not None:
-                errors = then(errors, counted)
-                open_ = open_ & (counted.codes == 0)
+            errors = then(errors, vector.errors.masked(open_))
         decided = decided | (hit & open_)
         open_ = open_ & ~hit
         if not open_.any():

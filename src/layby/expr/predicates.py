@@ -14,7 +14,7 @@ from typing import Any, Final
 import numpy as np
 
 from layby.expr.functions.comparison import COMMUTED, EXACT
-from layby.expr.membership import among, member_set
+from layby.expr.membership import among, is_member, member_set
 from layby.expr.scalar import Call, ColumnRef, Expr, In, IsNull, Literal, Not
 from layby.types.column import Array, Mask, TextColumn
 from layby.types.scalar import (
@@ -46,7 +46,7 @@ def compile_test(predicate: Expr) -> Test | None:
             return _is_null(index)
         case Not(arg=IsNull(arg=ColumnRef(index=index))):
             return _is_not_null(index)
-        case In(arg=ColumnRef(index=index, type=type_), values=values) if type_.dtype is not None:
+        case In(arg=ColumnRef(index=index, type=type_), values=values):
             return _is_in(index, type_, values)
         case Call(args=(ColumnRef() as column, Literal() as literal), function=function):
             return _compare(function.name, column, literal)
@@ -95,12 +95,12 @@ def _never(_columns: Any) -> bool:
     return False
 
 
-def _is_in(index: int, type_: SqlType, values: Sequence[PhysicalValue]) -> Test | None:
+def _is_in(index: int, type_: SqlType, values: Sequence[PhysicalValue]) -> Test:
     members = member_set(type_, [v for v in values if v is not None])
     if not len(members):
         return _never
-    if type_ in FLOATING and np.isnan(members[-1]):
-        return None
+    if type_ is TEXT or (type_ in FLOATING and np.isnan(members[-1])):
+        return lambda columns: is_member(columns[index], members)
 
     def test(columns: Any) -> Any:
         column = columns[index]
