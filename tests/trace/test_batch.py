@@ -134,3 +134,10 @@ def test_a_batch_of_nothing_says_so() -> None:
 def test_rows_of_no_columns_are_counted() -> None:
     batch = build_batch(Layout((), ()), [], 0, 1, 0, 1, 0, HEAP, length=3)
     assert updates_of(batch) == [((), 0, 3)]
+
+
+def test_a_pickled_slice_of_text_carries_no_more_than_its_own_bytes() -> None:
+    part = column_from_values(TEXT, [f"value {i}" for i in range(10000)]).slice(500, 503)
+    pickled = pickle.dumps(part)
+    assert len(pickled) < 2000
+    assert pickle.loads(pickled).to_list() == ["value 500", "value 501", "value 502"]
