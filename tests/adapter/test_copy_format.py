@@ -164,6 +164,12 @@ def test_a_marker_ends_the_data(data: bytes, options: CopyOptions, rows: list[Ro
         (b"1\t2\r\n3\t4\r5\t6\r\n", PLAIN_TEXT, ("literal carriage return found in data", "COPY t, line 2")),
         (b"1,2\n3,4\r\n", PLAIN_CSV, ("unquoted carriage return found in data", "COPY t, line 2")),
         (b"1,2\r\n3,4\n", PLAIN_CSV, ("unquoted newline found in data", "COPY t, line 2")),
+        (b'1,"2"\n3,4\r5,6\n', PLAIN_CSV, ("unquoted carriage return found in data", "COPY t, line 2")),
+        (
+            b"h\ti\r1\t2\r\n3\t4\r\n",
+            replace(PLAIN_TEXT, header=True),
+            ("literal newline found in data", "COPY t, line 3"),
+        ),
         (b'1,2\r\n"3",4\n', PLAIN_CSV, ("unquoted newline found in data", "COPY t, line 2")),
         (b"1\t2\n\\.x\n", PLAIN_TEXT, ("end-of-copy marker corrupt", "COPY t, line 2")),
         (b"1\t2\n\\.", PLAIN_TEXT, ("end-of-copy marker corrupt", "COPY t, line 2")),
@@ -267,6 +273,16 @@ def test_rows_come_out_as_soon_as_they_are_whole() -> None:
     assert taken(parser) == []
     parser.feed(b"4\n")
     assert taken(parser) == [["3", "4"]]
+
+
+def test_a_carriage_return_ends_a_row_at_once_where_it_ended_the_first() -> None:
+    parser = CopyParser(PLAIN_TEXT, "t", "ab")
+    parser.feed(b"1\t2\r3\t4\r")
+    assert taken(parser) == [["1", "2"], ["3", "4"]]
+
+
+def test_a_marker_in_a_table_of_one_column_is_no_value() -> None:
+    assert split(b"a\n\\.\nb\n", PLAIN_CSV, "a") == [["a"]]
 
 
 def test_a_row_in_many_pieces_is_looked_at_few_times() -> None:

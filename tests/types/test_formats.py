@@ -121,6 +121,14 @@ def test_one_odd_row_among_many_plain_ones_is_found() -> None:
     assert values[4001:4999] == list(range(4001, 4999))
 
 
+def test_overflow_is_found_in_any_part_of_a_column() -> None:
+    texts: list[str | None] = ["1.5"] * 300
+    texts[0], texts[250] = "x", "1e400"
+    column, errors = parse_column(DOUBLE_PRECISION, texts_of(texts))
+    assert {row: error.sqlstate for row, error in errors.items()} == {0: "22P02", 250: "22003"}
+    assert column.to_list()[1:250] == [1.5] * 249
+
+
 def test_a_column_of_no_rows_or_only_nulls_has_no_errors() -> None:
     for type_ in PIECES:
         assert parse_column(type_, texts_of([]))[0].to_list() == []
