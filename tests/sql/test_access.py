@@ -20,6 +20,9 @@ MANY = catalog(
 PEEKS = [
     ("a = 5", "t_pkey", "(a = 5)", None),
     ("5 = a", "t_pkey", "(a = 5)", None),
+    ("5 < a and 9 >= a", "t_pkey", "(a > 5) AND (a <= 9)", None),
+    ("5 <= a and 9 > a", "t_pkey", "(a >= 5) AND (a < 9)", None),
+    ("(a = 1 and a = 2) or a = 3", "t_pkey", None, "(((a = 1) AND (a = 2)) OR (a = 3))"),
     ("a = 5 and b = 'x'", "t_pkey", "(a = 5)", "(b = 'x')"),
     ("a in (3, 1)", "t_pkey", "(a IN (3, 1))", None),
     ("a = any('{3,1}')", "t_pkey", "(a IN (3, 1))", None),
@@ -172,6 +175,7 @@ def test_a_series_that_climbs_is_in_order_already() -> None:
     ]
     assert select_of(sql).order == "forward"
     assert select_of("select x from generate_series(9, 1, -1) as g(x) order by x").order is None
+    assert select_of("select x from generate_series(1, 9) as g(x) order by x desc").order is None
 
 
 def test_hidden_order_columns_are_projected_away() -> None:
