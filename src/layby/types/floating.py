@@ -114,6 +114,9 @@ def render_float(type_: SqlType, value: float) -> str:
         return "NaN"
     if math.isinf(value):
         return "Infinity" if value > 0 else "-Infinity"
+    if type_.size == 8 and abs(value) < 1e15:
+        # The common case, where `repr` differs in nothing but the `.0` of whole numbers.
+        return repr(value).removesuffix(".0")
     sign = "-" if math.copysign(1.0, value) < 0 else ""
     if value == 0:
         return sign + "0"
