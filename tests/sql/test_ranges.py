@@ -206,6 +206,15 @@ def test_values_are_put_into_filters_and_outputs() -> None:
     assert kept == [True, False]
 
 
+def test_is_distinct_from_tells_nulls_from_values() -> None:
+    (output,) = ready("select c is distinct from s from t").mfp.outputs
+    rows = [(1, 1), (1, 2), (1, None), (None, 1), (None, None)]
+    found = [
+        evaluate(output, _row((0, None, c, None, None, None, None, s)), 1).column.value(0) for c, s in rows
+    ]
+    assert found == [False, True, True, True, False]
+
+
 def _row(values: tuple[PhysicalValue, ...]) -> list[Any]:
     types = [c.type for c in COLUMNS]
     return [column_from_values(t, [v]) for t, v in zip(types, values, strict=False)]
