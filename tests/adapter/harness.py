@@ -105,7 +105,7 @@ class Server:
 
     def step(self) -> bool:
         """Do one thing that waits, whoever's turn it is; False where nothing does."""
-        if self.loop.turn() or self.commits.step() or self.maintenance.step():
+        if self.commits.step() or self.maintenance.step() or self.loop.turn():
             return True
         if self.pool.walks:
             self.pool.step()
