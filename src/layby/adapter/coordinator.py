@@ -117,10 +117,8 @@ class Coordinator:
         self._closing = True
         for session in list(self._sessions.values()):
             session.close()
-        await asyncio.get_running_loop().run_in_executor(None, self._stop_threads)
-
-    def _stop_threads(self) -> None:
-        self._commits.close()
+        # Commits under way may need the loop to publish what they wait for; the others only need to end.
+        await asyncio.get_running_loop().run_in_executor(None, self._commits.close)
         self.maintenance.close()
         self.pool.close()
 

@@ -55,7 +55,8 @@ def serve(
 ) -> None:
     """Serve until SIGTERM or SIGINT; `announce` gets the one line when connections are accepted.
 
-    `workers` says where walks and maintenance run: "processes" or "threads". Raises ServeError where an address cannot be listened on.
+    `workers` says where walks and maintenance run: "processes" or "threads". Raises ServeError where an
+    address cannot be listened on.
     """
     sys.setswitchinterval(_SWITCH_INTERVAL_S)
     uvloop.run(_serve(parameters, sql, http, announce, workers))

@@ -10,12 +10,12 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
+from typing import Protocol
 
 import numpy as np
 from numpy.typing import NDArray
 
 from layby.compute.arrangement import Arranged, ArrangementDesc, Updates, arrange, stamp
-from layby.compute.state import ServingState
 from layby.errors import InternalError, SqlError
 from layby.memory.arena import HEAP, Arena
 from layby.trace.batch import Batch
@@ -93,12 +93,26 @@ class _Arrangement:
     missed: list[tuple[int, TableWrite]] = field(default_factory=list)
 
 
+class Publication(Protocol):
+    """Where snapshots and their frontier go: the serving state, or the way to it."""
+
+    @property
+    def upper(self) -> int:
+        """The frontier published last."""
+
+    def publish(self, snapshots: Mapping[int, Snapshot], upper: int) -> None:
+        """Make new snapshots and then their frontier known."""
+
+    def drop(self, collection: int) -> None:
+        """Forget a collection."""
+
+
 class Maintenance:
     """Keeps the arrangements of all tables. Not thread-safe: one runtime steps it."""
 
     def __init__(
         self,
-        state: ServingState,
+        published: Publication,
         build: Callable[[Callable[[], Message]], None],
         compaction_frontier: Callable[[], int],
         arena: Arena = HEAP,
@@ -107,13 +121,23 @@ class Maintenance:
 
         `compaction_frontier` gives the time below which no reader will ask any more.
         """
-        self._state = state
+        self._published = published
         self._build = build
         self._compaction_frontier = compaction_frontier
         self._arena = arena
         self._tables: dict[int, list[_Arrangement]] = {}
         self._by_id: dict[int, _Arrangement] = {}
-        self._upper = state.upper
+        self._upper = published.upper
+
+    def adopt(self, desc: ArrangementDesc, snapshot: Snapshot) -> None:
+        """Take over an arrangement from a maintenance that is gone: what it had published is committed.
+
+        A table's shard comes before its indexes.
+        """
+        bundle = TraceBundle.adopt(desc.layout, snapshot, self._upper, self._arena)
+        arrangement = _Arrangement(desc, bundle)
+        self._tables.setdefault(desc.table_id, []).append(arrangement)
+        self._by_id[desc.id] = arrangement
 
     def handle(self, message: Message) -> None:
         """Do what a message asks."""
@@ -142,7 +166,7 @@ class Maintenance:
                 spent += done
                 changed[id_] = bundle.snapshot()
         if changed:
-            self._state.publish(changed, self._upper)
+            self._published.publish(changed, self._upper)
         return spent
 
     def _apply(self, message: ApplyWrites) -> None:
@@ -159,6 +183,9 @@ class Maintenance:
                         ready.append((bundle, self._arranged(arrangement.desc, bundle.upper, time, write)))
         except Exception as error:
             log.exception("arranging a write raised")
+            # Nothing happened at this time, and that is final: later commits wait for it to be so.
+            self._upper = time + 1
+            self._published.publish({}, self._upper)
             message.applied(InternalError(f"arranging a write raised {type(error).__name__}: {error}"))
             return
         for arrangement, write in missed:
@@ -173,7 +200,7 @@ class Maintenance:
             if arrangement.bundle is not None
         }
         self._upper = time + 1
-        self._state.publish(changed, self._upper)
+        self._published.publish(changed, self._upper)
         message.applied(None)
 
     def _arranged(self, desc: ArrangementDesc, lower: int, time: int, write: TableWrite) -> Arranged:
@@ -191,14 +218,13 @@ class Maintenance:
             arrangement.bundle = TraceBundle(desc.layout, self._arena, self._upper)
             self._tables[desc.table_id] = [arrangement]
             self._by_id[desc.id] = arrangement
-            self._state.publish({desc.id: arrangement.bundle.snapshot()}, self._upper)
+            self._published.publish({desc.id: arrangement.bundle.snapshot()}, self._upper)
             message.created(None)
             return
         shard.append(arrangement)
         self._by_id[desc.id] = arrangement
         source = shard[0].bundle
-        if source is None:
-            raise InternalError(f'the shard of "{desc.name}" has no contents')
+        assert source is not None  # a shard is never built
         snapshot, upper, arena = source.snapshot(), self._upper, self._arena
         types = shard[0].desc.layout.types
         self._build(lambda: _built(message, snapshot, types, upper, arena))
@@ -216,12 +242,18 @@ class Maintenance:
         bundle = TraceBundle(desc.layout, self._arena, built.arranged.oks.lower)
         bundle.allow_compaction(built.arranged.oks.lower)  # what was before it is not in it
         bundle.append_batches(built.arranged.oks, built.arranged.errs, built.upper)
-        for time, write in arrangement.missed:
-            arranged = self._arranged(desc, bundle.upper, time, write)
-            bundle.append_batches(arranged.oks, arranged.errs, time + 1)
+        try:
+            for time, write in arrangement.missed:
+                arranged = self._arranged(desc, bundle.upper, time, write)
+                bundle.append_batches(arranged.oks, arranged.errs, time + 1)
+        except Exception as error:
+            log.exception('building "%s" raised', desc.name)
+            self._drop(desc.id)
+            built.request.created(InternalError(f'building "{desc.name}" raised {type(error).__name__}'))
+            return
         arrangement.missed.clear()
         arrangement.bundle = bundle
-        self._state.publish({desc.id: bundle.snapshot()}, self._upper)
+        self._published.publish({desc.id: bundle.snapshot()}, self._upper)
         built.request.created(None)
 
     def _drop(self, id_: int) -> None:
@@ -232,7 +264,7 @@ class Maintenance:
         siblings.remove(arrangement)
         if not siblings:
             del self._tables[arrangement.desc.table_id]
-        self._state.drop(id_)
+        self._published.drop(id_)
 
 
 def _built(

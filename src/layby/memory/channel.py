@@ -220,8 +220,12 @@ class _Pickler(pickle.Pickler):
 
     def persistent_id(self, value: object) -> tuple[Any, ...] | None:
         if isinstance(value, np.ndarray):
+            if value.ndim != 1:
+                return None
             segment = segment_of(value)
-            if segment is None or value.ndim != 1:
+            if segment is None:
+                if value.strides == (0,) and len(value) > 1:
+                    return ("constant", value[:1].copy(), len(value))
                 return None
             identity = self._channel.reference_segment(segment, self.fresh)
             offset = value.__array_interface__["data"][0] - segment.address
@@ -243,6 +247,8 @@ class _Unpickler(pickle.Unpickler):
         self._channel = channel
 
     def persistent_load(self, reference: tuple[Any, ...]) -> Any:
+        if reference[0] == "constant":
+            return np.broadcast_to(reference[1], (reference[2],))
         kind, number = reference[:2]
         if kind == "object":
             return self._channel.known(number)

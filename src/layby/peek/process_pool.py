@@ -10,16 +10,14 @@ from __future__ import annotations
 
 import asyncio
 import logging
-import socket
-import subprocess
-import sys
 from collections import deque
 from collections.abc import Callable
 from typing import Final
 
 from layby.config import PeekParameters
 from layby.errors import InternalError
-from layby.memory.channel import Channel, ChannelClosedError
+from layby.memory.channel import ChannelClosedError
+from layby.memory.child import Child
 from layby.memory.control_page import ControlPage
 from layby.peek.answer import EncodedRows, Failed, PeekResponse, Rows
 from layby.peek.walk import Walk
@@ -42,22 +40,14 @@ granularity takes, even on a busy machine."""
 _HOUSEKEEPING_S: Final = 1.0
 """How often idle processes are told what is gone."""
 
-_END_S: Final = 5.0
-
 
 class _Walker:
     """One walk process, and the walk that it has."""
 
     def __init__(self, slot: int, page: ControlPage, nice: int) -> None:
-        ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_STREAM)
-        with theirs:
-            self.process = subprocess.Popen(
-                [sys.executable, "-m", "layby.peek.walk_process", str(theirs.fileno())],
-                pass_fds=(theirs.fileno(),),
-                stdin=subprocess.DEVNULL,
-            )
+        self.child = Child("layby.peek.walk_process", (Batch,))
+        self.channel = self.child.channel
         self.slot = slot
-        self.channel = Channel(ours, (Batch,))
         self.number = 0
         self.walk: Walk | None = None
         self.done: Callable[[], None] | None = None
@@ -102,7 +92,7 @@ class ProcessWalkPool:
     @property
     def process_ids(self) -> list[int]:
         """The processes under way."""
-        return [walker.process.pid for walker in self._walkers]
+        return [walker.child.pid for walker in self._walkers]
 
     def parameters_changed(self) -> None:
         """Show the parameters in force to the walks under way."""
@@ -123,15 +113,8 @@ class ProcessWalkPool:
             self._housekeeping = None
         for walker in self._walkers:
             self._loop.remove_reader(walker.channel.socket.fileno())
-            walker.channel.close()
         for walker in self._walkers:
-            walker.process.terminate()
-        for walker in self._walkers:
-            try:
-                walker.process.wait(_END_S)
-            except subprocess.TimeoutExpired:
-                walker.process.kill()
-                walker.process.wait()
+            walker.child.end()
         self._walkers.clear()
         self._idle.clear()
 
@@ -170,16 +153,14 @@ class ProcessWalkPool:
 
     def _hard_stop(self, walker: _Walker, number: int) -> None:
         if walker.walk is not None and walker.number == number and not self._closed:
-            log.error(
-                "walk process %d did not stop within %g s, killed", walker.process.pid, self._hard_stop_s
-            )
-            walker.process.kill()
+            log.error("walk process %d did not stop within %g s, killed", walker.child.pid, self._hard_stop_s)
+            walker.child.process.kill()
 
     def _readable(self, walker: _Walker) -> None:
         try:
             walker.channel.read(wait=False)
-            for ended in walker.channel.received():
-                self._ended(walker, ended)
+            while messages := walker.channel.received():
+                self._ended(walker, messages[0])
         except ChannelClosedError:
             self._died(walker)
 
@@ -213,13 +194,12 @@ class ProcessWalkPool:
             return
         self._loop.remove_reader(walker.channel.socket.fileno())
         walker.channel.close()
-        walker.process.kill()
-        code = walker.process.wait()
+        code = walker.child.kill()
         self._walkers.remove(walker)
         if walker in self._idle:
             self._idle.remove(walker)
         self.replaced += 1
-        log.error("walk process %d ended with %d, replaced", walker.process.pid, code)
+        log.error("walk process %d ended with %d, replaced", walker.child.pid, code)
         self._start(walker.slot)
         walk, done = walker.walk, walker.done
         walker.walk = walker.done = None

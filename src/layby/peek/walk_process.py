@@ -7,12 +7,8 @@ closes the other end or dies.
 from __future__ import annotations
 
 import contextlib
-import ctypes
 import gc
 import os
-import signal
-import socket
-import sys
 from typing import Final, NamedTuple
 
 import numpy as np
@@ -20,6 +16,7 @@ import pyarrow as pa
 from numpy.typing import NDArray
 
 from layby.memory.channel import Channel, ChannelClosedError
+from layby.memory.child import start_child
 from layby.memory.control_page import ControlPage
 from layby.memory.shared_arena import SharedArena
 from layby.peek.answer import PeekResponse, RowEncoder, Rows
@@ -34,8 +31,6 @@ FIRST_WALKER_SLOT: Final = 8
 
 _INLINE_ANSWER: Final = 32_768
 """Bytes up to which an answer travels in the message itself."""
-
-_PR_SET_PDEATHSIG: Final = 1
 
 
 class Setup(NamedTuple):
@@ -111,22 +106,10 @@ def _placed(
     return Rows(rows.count), (data, arena.place(np.asarray(encoded.ends, np.int64)))
 
 
-def start_child() -> socket.socket:
-    """Return the socket named on the command line, in a process that the terminal does not interrupt and
-    that dies with its parent."""
-    signal.signal(signal.SIGINT, signal.SIG_IGN)
-    ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
-    return socket.socket(fileno=int(sys.argv[1]))
-
-
 def main() -> None:
-    """Run as a program: `python -m layby.peek.walk_process FD`."""
+    """Run as a program, with the channel's descriptor as its argument."""
     sock = start_child()
     pa.set_cpu_count(1)
     gc.freeze()
     with contextlib.suppress(ChannelClosedError):
         run(Channel(sock, (Batch,)))
-
-
-if __name__ == "__main__":
-    main()
