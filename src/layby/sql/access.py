@@ -58,8 +58,9 @@ def choose(table: Table, predicates: Sequence[Expr], order: OrderBy) -> Access:
     """Choose how to read a table under AND-ed predicates in an order; expressions are over its columns.
 
     The index with the longest equality prefix wins, then one that is unique and wholly given, then a range,
-    then one that serves the order, then the one with the fewest key columns. An index is always preferred to
-    the table's shard.
+    then one that serves the order, then the one with the fewest key columns. An index is preferred to the
+    table's shard, unless it gives nothing but a walk of all that has to raise the errors of its keys: a row
+    whose key raises could never be deleted through it.
     """
     says = [(number, c) for number, p in enumerate(predicates) for c in conditions(p)]
     best: tuple[tuple[int, ...], Access] | None = None
@@ -68,13 +69,14 @@ def choose(table: Table, predicates: Sequence[Expr], order: OrderBy) -> Access:
         whole = index.unique and match.length == len(index.keys)
         served = _serves(table, index, match, order)
         ranges = match.ranges
+        plain = all(isinstance(k.expr, ColumnRef) for k in index.keys)
+        if not plain and ranges is None and served is None:
+            continue
         score = (
             match.length,
             int(whole),
             int(bool(match.lower)) + int(bool(match.upper)),
             int(served is not None),
-            # Walking an index on expressions raises the errors of its keys: rather walk another.
-            int(ranges is not None or all(isinstance(k.expr, ColumnRef) for k in index.keys)),
             -len(index.keys),
         )
         if best is None or score > best[0]:
