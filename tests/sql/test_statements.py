@@ -420,7 +420,6 @@ def test_explain_wraps_the_plan() -> None:
         ("create view v as select 1", "CREATE VIEW is not supported"),
         ("create table x as select 1", "CREATE TABLE AS is not supported"),
         ("drop view v", "DROP VIEW is not supported"),
-        ("savepoint x", "savepoints are not supported"),
         ("listen x", "LISTEN is not supported"),
         ("explain create table x as select 1", "EXPLAIN of CREATE TABLE AS is not supported"),
     ],

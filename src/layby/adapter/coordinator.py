@@ -34,6 +34,7 @@ from layby.errors import InternalError, SqlError
 from layby.metrics import PeekMetrics
 from layby.peek.pool import ThreadWalkPool, WalkPool
 from layby.sql.catalog import Catalog, Index, Table
+from layby.sql.system import SYSTEM_TABLES
 
 log = logging.getLogger("layby.coordinator")
 
@@ -85,7 +86,7 @@ class Coordinator:
         oracle = Oracle(self.state.upper - 1, clock)
         self._commits = commits(GroupCommit(self.state, oracle, self.maintenance.submit), self.state)
         self.locks = TableLocks()
-        self.catalog = Catalog(1)
+        self.catalog = Catalog(1, {(table.schema, table.name): table for table in SYSTEM_TABLES})
         self.statements = StatementCache()
         self.arrangements: dict[int, tuple[ArrangementDesc, ...]] = {}
         """Of each table: its shard, then its indexes, those under construction included."""

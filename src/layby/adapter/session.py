@@ -262,7 +262,8 @@ class Session:
             return
         if transaction.explicit:
             transaction.failed = True
-            self._abort(transaction)
+            if not transaction.savepoints:  # to which the block can go back and go on
+                self._abort(transaction)
         else:
             self._rolled_back(transaction)
 
@@ -465,6 +466,9 @@ class Session:
                 self.variables.set("transaction_read_only", mode, local=True)
             execution.finish(CommandOutcome("BEGIN"))
             return
+        if plan.savepoint is not None:
+            self._savepoint(plan.kind, plan.savepoint, execution)
+            return
         if not in_block:
             self.notice("there is no transaction in progress", "25P01", "WARNING")
         tag = plan.kind.upper()
@@ -475,6 +479,23 @@ class Session:
             execution.finish(CommandOutcome("ROLLBACK"))
         else:
             self.commit(transaction, execution, tag)
+
+    def _savepoint(self, kind: str, name: str, execution: Execution) -> None:
+        transaction = self.transaction
+        tag = "ROLLBACK" if kind == "rollback to" else kind.upper()
+        if transaction is None or not transaction.explicit:
+            shown = "ROLLBACK TO SAVEPOINT" if kind == "rollback to" else tag
+            shown = "RELEASE SAVEPOINT" if kind == "release" else shown
+            raise SqlError("25P01", f"{shown} can only be used in transaction blocks")
+        if kind == "rollback to":
+            transaction.roll_back_to(name)
+        elif transaction.failed:
+            raise _in_failed_block()
+        elif kind == "savepoint":
+            transaction.set_savepoint(name)
+        else:
+            transaction.release_savepoint(name)
+        execution.finish(CommandOutcome(tag))
 
     def _rolled_back(self, transaction: Transaction) -> None:
         self._abort(transaction)

@@ -3,17 +3,29 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
 from typing import Final
 
 import numpy as np
 
 from layby.adapter.locks import LockOwner
 from layby.compute.arrangement import Updates
+from layby.errors import SqlError
 from layby.types.column import concat
 
 _EPOCH_US: Final = 946_684_800_000_000
 """Microseconds from 1970 to 2000, PostgreSQL's epoch."""
+
+
+@dataclass(frozen=True, slots=True)
+class Savepoint:
+    """Where a transaction stood: its writes, and how many steps of DDL it had taken."""
+
+    name: str
+    writes: Mapping[int, tuple[Updates, ...]]
+    undo_count: int
+    at_commit_count: int
 
 
 class Transaction:
@@ -29,6 +41,7 @@ class Transaction:
         "explicit",
         "failed",
         "owner",
+        "savepoints",
         "snapshot",
         "started_us",
         "undo",
@@ -45,6 +58,34 @@ class Transaction:
         self.writes: dict[int, list[Updates]] = {}
         self.undo: list[Callable[[], None]] = []
         self.at_commit: list[Callable[[], None]] = []
+        self.savepoints: list[Savepoint] = []
+
+    def set_savepoint(self, name: str) -> None:
+        """Remember where the transaction stands; a name may be set again, and hides the one before."""
+        writes = {table_id: tuple(parts) for table_id, parts in self.writes.items()}
+        self.savepoints.append(Savepoint(name, writes, len(self.undo), len(self.at_commit)))
+
+    def release_savepoint(self, name: str) -> None:
+        """Forget a savepoint and those after it; raises SqlError 3B001 where there is none of that name."""
+        del self.savepoints[self._savepoint(name) :]
+
+    def roll_back_to(self, name: str) -> None:
+        """Go back to where a savepoint was set, which stays; raises SqlError 3B001."""
+        at = self._savepoint(name)
+        savepoint = self.savepoints[at]
+        del self.savepoints[at + 1 :]
+        undo, self.undo = self.undo[savepoint.undo_count :], self.undo[: savepoint.undo_count]
+        for take_back in reversed(undo):
+            take_back()
+        del self.at_commit[savepoint.at_commit_count :]
+        self.writes = {table_id: list(parts) for table_id, parts in savepoint.writes.items()}
+        self.failed = False
+
+    def _savepoint(self, name: str) -> int:
+        for at in range(len(self.savepoints) - 1, -1, -1):
+            if self.savepoints[at].name == name:
+                return at
+        raise SqlError("3B001", f'savepoint "{name}" does not exist')
 
     def write(self, table_id: int, updates: Updates) -> None:
         """Keep updates of a table until the commit."""

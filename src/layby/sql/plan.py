@@ -214,11 +214,15 @@ class SetPlan:
 
 @dataclass(frozen=True, slots=True)
 class TransactionPlan:
-    """BEGIN ("begin"), COMMIT ("commit") or ROLLBACK ("rollback"), with the modes that were named."""
+    """BEGIN ("begin"), COMMIT ("commit") or ROLLBACK ("rollback"), with the modes that were named.
+
+    Also "savepoint", "release" and "rollback to", of the savepoint of that name.
+    """
 
     kind: str
     isolation: str | None = None
     read_only: bool | None = None
+    savepoint: str | None = None
 
 
 @dataclass(frozen=True, slots=True)

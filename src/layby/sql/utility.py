@@ -91,21 +91,25 @@ def plan_show(_context: BindContext, node: Node) -> ShowPlan:
     return ShowPlan(None if name == "all" else name)
 
 
+_SAVEPOINTS: Final = {
+    pb.TRANS_STMT_SAVEPOINT: "savepoint",
+    pb.TRANS_STMT_RELEASE: "release",
+    pb.TRANS_STMT_ROLLBACK_TO: "rollback to",
+}
+
+
 def plan_alter_system(context: BindContext, node: Node) -> SetPlan:
     """Plan ALTER SYSTEM SET and RESET."""
     return plan_set(context, node.setstmt, system=True)
 
 
 def plan_transaction(context: BindContext, node: Node) -> TransactionPlan:
-    """Plan BEGIN, COMMIT and ROLLBACK in all their spellings; raises 0A000 for savepoints and two-phase."""
+    """Plan BEGIN, COMMIT, ROLLBACK and savepoints in all their spellings; raises 0A000 for two-phase."""
+    if node.kind in _SAVEPOINTS:
+        return TransactionPlan(_SAVEPOINTS[node.kind], savepoint=node.savepoint_name)
     kind = _TRANSACTIONS.get(node.kind)
     if kind is None:
-        two_phase = node.kind in (
-            pb.TRANS_STMT_PREPARE,
-            pb.TRANS_STMT_COMMIT_PREPARED,
-            pb.TRANS_STMT_ROLLBACK_PREPARED,
-        )
-        raise context.unsupported("prepared transactions are" if two_phase else "savepoints are")
+        raise context.unsupported("prepared transactions are")
     if node.chain:
         raise context.unsupported("AND CHAIN is")
     modes = _modes(node.options)
