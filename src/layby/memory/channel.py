@@ -16,6 +16,7 @@ import array
 import io
 import os
 import pickle
+import select
 import socket
 import struct
 import threading
@@ -202,13 +203,16 @@ class Channel:
     def _write(self, payload: bytes, fds: list[int]) -> None:
         data = memoryview(_HEAD.pack(len(payload), len(fds)) + payload)
         # Descriptors beyond what one system call takes go ahead with a byte each of the message.
-        while len(fds) > _MAX_FDS:
-            sent = socket.send_fds(self.socket, [data[:1]], fds[:_MAX_FDS])
-            data, fds = data[sent:], fds[_MAX_FDS:]
-        if fds:
-            data = data[socket.send_fds(self.socket, [data], fds) :]
-        if data:
-            self.socket.sendall(data)
+        while data:
+            some = fds[:_MAX_FDS]
+            part = data[:1] if len(fds) > _MAX_FDS else data
+            try:
+                sent = socket.send_fds(self.socket, [part], some) if some else self.socket.send(part)
+            except BlockingIOError:
+                # An event loop that watches the socket for reading makes it non-blocking for both.
+                select.select((), (self.socket,), ())
+                continue
+            data, fds = data[sent:], fds[len(some) :]
 
 
 class _Pickler(pickle.Pickler):

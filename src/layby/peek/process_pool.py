@@ -19,6 +19,7 @@ from layby.errors import InternalError
 from layby.memory.channel import ChannelClosedError
 from layby.memory.child import Child
 from layby.memory.control_page import ControlPage
+from layby.memory.shared_arena import SharedArena
 from layby.peek.answer import EncodedRows, Failed, PeekResponse, Rows
 from layby.peek.walk import Walk
 from layby.peek.walk_process import (
@@ -72,6 +73,7 @@ class ProcessWalkPool:
         self._nice = nice
         self._hard_stop_s = hard_stop_s
         self._page = ControlPage.create()
+        self._arena = SharedArena()
         self._waiting: deque[tuple[Walk, Callable[[], None]]] = deque()
         self._walkers: list[_Walker] = []
         self._idle: deque[_Walker] = deque()
@@ -136,6 +138,7 @@ class ProcessWalkPool:
             walker.number, walker.walk, walker.done = self._number, walk, done
             walk.on_cancel = self._canceller(walker, self._number)
             try:
+                walk.scan.place_found(self._arena)
                 walker.channel.send(WalkRequest(self._number, walk.scan, walk.encoder))
             except ChannelClosedError:
                 self._died(walker)

@@ -23,6 +23,7 @@ from numpy.typing import NDArray
 from layby.errors import InternalError, SqlError
 from layby.expr.finishing import Finishing, thin
 from layby.expr.mfp import Mfp, MfpKernel
+from layby.memory.arena import Arena
 from layby.peek.fuel import Fuel
 from layby.peek.groups import Groups
 from layby.trace.batch import Batch
@@ -158,6 +159,11 @@ class PeekScan:
     def found_rows(self, count: int) -> None:
         """Take over how many rows were found where the scan was walked on, for the metrics."""
         self._found = _Found([], count, 0)
+
+    def place_found(self, arena: Arena) -> None:
+        """Put the rows found so far into `arena`, so that the scan crosses to another process by reference."""
+        found = self._found
+        found.chunks = [tuple(column.place(arena) for column in chunk) for chunk in found.chunks]
 
     @property
     def nbytes(self) -> int:
