@@ -141,6 +141,28 @@ PARAMETERS: Final = {
             maximum=_MAX,
         ),
         Parameter(
+            "compute_peek_row_iteration_limit",
+            "int",
+            0,
+            "The positions that one index peek may visit in all, wherever it is walked. 0 is no limit.",
+            minimum=0,
+            maximum=_MAX,
+        ),
+        Parameter(
+            "peek_response_stash_threshold_bytes",
+            "bytes",
+            16 * MIB,
+            "The size of found rows from which on an offloaded walk writes them to the stash.",
+            minimum=0,
+            maximum=_MAX,
+        ),
+        Parameter(
+            "enable_compute_peek_response_stash",
+            "bool",
+            True,
+            "Writes the rows of a large answer to the stash while they are found, where its order allows it.",
+        ),
+        Parameter(
             "max_result_size",
             "bytes",
             GIB,
@@ -162,7 +184,10 @@ class PeekParameters:
     yield_granularity: int
     permit_fraction: float
     max_queued: int
+    row_iteration_limit: int
     max_result_size: int
+    stash_threshold_bytes: int
+    stash: bool
 
 
 class SystemParameters:
@@ -215,7 +240,10 @@ class SystemParameters:
             yield_granularity=int(values["compute_index_peek_yield_granularity"]),
             permit_fraction=float(values["compute_index_peek_permit_fraction"]),
             max_queued=int(values["compute_index_peek_max_queued"]),
+            row_iteration_limit=int(values["compute_peek_row_iteration_limit"]),
             max_result_size=int(values["max_result_size"]),
+            stash_threshold_bytes=int(values["peek_response_stash_threshold_bytes"]),
+            stash=bool(values["enable_compute_peek_response_stash"]),
         )
 
     @staticmethod
