@@ -161,7 +161,7 @@ class PeekScan:
         self._found = _Found([], count, 0)
 
     def place_found(self, arena: Arena) -> None:
-        """Put the rows found so far into `arena`, so that the scan crosses to another process by reference."""
+        """Put the rows found so far into `arena`: the scan then crosses to another process by reference."""
         found = self._found
         found.chunks = [tuple(column.place(arena) for column in chunk) for chunk in found.chunks]
 
