@@ -122,7 +122,7 @@ def stamp(arranged: Arranged, time: int, lower: int) -> Arranged:
 
 def _stamped(batch: Batch, time: int, lower: int) -> Batch:
     times = np.broadcast_to(np.int64(time), len(batch))
-    return Batch(batch.layout, batch.columns, times, batch.diffs, lower, time + 1, lower)
+    return Batch(batch.layout, batch.columns, times, batch.diffs, lower, time + 1, lower, batch.wide)
 
 
 def _errors(

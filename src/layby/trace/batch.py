@@ -12,6 +12,7 @@ from layby.memory.arena import Arena
 from layby.trace.column_search import ColumnSearch, column_search
 from layby.trace.consolidate import consolidate_updates, is_constant
 from layby.trace.layout import Layout
+from layby.trace.width import WideRows, wide_rows
 from layby.types.column import Column, TextColumn
 from layby.types.scalar import FLOATING
 
@@ -43,6 +44,7 @@ class Batch:
         "splits_zeros",
         "times",
         "upper",
+        "wide",
     )
 
     def __init__(
@@ -54,6 +56,7 @@ class Batch:
         lower: int,
         upper: int,
         since: int,
+        wide: WideRows | None = None,
     ) -> None:
         self.layout = layout
         self.columns = columns
@@ -62,6 +65,8 @@ class Batch:
         self.lower = lower
         self.upper = upper
         self.since = since
+        self.wide = wide
+        """The rows that weigh more than one position, None where there are none."""
         stored = times[:1] if times.strides == (0,) else times
         self.min_time = int(stored.min()) if len(stored) else upper
         """The earliest time of an update; `upper` where there is none."""
@@ -82,7 +87,8 @@ class Batch:
     def __reduce__(self) -> tuple[Any, ...]:
         """Pickle by value, with what is stored once."""
         numbers = (_stored(self.times), _stored(self.diffs), len(self))
-        return _unpickle, (self.layout, self.columns, *numbers, self.lower, self.upper, self.since)
+        bounds = (self.lower, self.upper, self.since)
+        return _unpickle, (self.layout, self.columns, *numbers, *bounds, self.wide)
 
     @property
     def nbytes(self) -> int:
@@ -148,7 +154,17 @@ def seal_batch(
             else:
                 column = column.without_prefixes()
         placed.append(column.place(arena))
-    return Batch(layout, tuple(placed), _placed(times, arena), _placed(diffs, arena), lower, upper, since)
+    wide = wide_rows(columns)
+    return Batch(
+        layout,
+        tuple(placed),
+        _placed(times, arena),
+        _placed(diffs, arena),
+        lower,
+        upper,
+        since,
+        None if wide is None else wide.place(arena),
+    )
 
 
 def _placed(values: Numbers, arena: Arena) -> Numbers:
@@ -170,9 +186,10 @@ def _unpickle(
     lower: int,
     upper: int,
     since: int,
+    wide: WideRows | None,
 ) -> Batch:
     if len(times) < length:
         times = repeated(int(times[0]), length)
     if len(diffs) < length:
         diffs = repeated(int(diffs[0]), length)
-    return Batch(layout, columns, times, diffs, lower, upper, since)
+    return Batch(layout, columns, times, diffs, lower, upper, since, wide)

@@ -9,6 +9,7 @@ million rows in four batches that interleave 2 ms at 16,384 positions a visit, 2
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import Literal, NamedTuple
 
 from layby.errors import InternalError
@@ -25,8 +26,8 @@ class Visit(NamedTuple):
 
     Every row in `slices` comes before, or is equal to, every row not yet visited, in the direction of the
     walk; among themselves they are in no order but that of each batch, ascending. `positions` is what the
-    visit costs. `open` says that the last row's group of equal rows goes on beyond this visit; `last` is
-    then one position of it.
+    visit costs: one a row, and more for a wide one (`width`). `open` says that the last row's group of equal
+    rows goes on beyond this visit; `last` is then one position of it.
     """
 
     slices: list[Slice]
@@ -43,7 +44,7 @@ class Cursor:
     `exact_groups` asks for it.
     """
 
-    __slots__ = ("_batches", "_exact", "_hi", "_left", "_lo", "_ranges", "_reverse", "_turn")
+    __slots__ = ("_batches", "_exact", "_hi", "_left", "_lo", "_ranges", "_reverse", "_turn", "_wide")
 
     def __init__(
         self,
@@ -58,11 +59,16 @@ class Cursor:
         self._exact = exact_groups
         self._turn = 0
         splits = False
+        wide = 0
         for batch in batches:
             if not batch.inserts_only:
                 self._exact = True
             if batch.splits_zeros:
                 splits = True
+            if batch.wide is not None:
+                wide += 1
+        self._wide = wide
+        """How many batches have rows that weigh more than one position."""
         # Invariant: [_lo[k], _hi[k]) of batch k is what is left of the current range, _left positions in all.
         if constraints is None:
             self._ranges: Constraints = ()
@@ -79,8 +85,9 @@ class Cursor:
     def advance(self, fuel: int) -> Visit | None:
         """Visit at most `fuel` (at least 1) positions; None when there are no more.
 
-        A range without any rows costs one position. A visit ends early where the walk can be cut there
-        cheaply, but never without having visited something.
+        A range without any rows costs one position. A wide row that weighs more than `fuel` is visited alone,
+        and costs what it weighs. A visit ends early where the walk can be cut there cheaply, but never
+        without having visited something.
         """
         if fuel < 1:
             raise ValueError("a visit needs fuel")
@@ -94,18 +101,39 @@ class Cursor:
                 if not self._next_range():
                     spent += 1
                     continue
-            if self._left <= fuel - spent:
+            rows = self._affordable(fuel - spent) if self._wide else fuel - spent
+            if self._left <= rows:
                 spent += self._left
+                if self._wide:
+                    spent += self._beyond(zip(self._batches, self._lo, self._hi, strict=True))
                 self._left = 0
                 for batch, lo, hi in zip(self._batches, self._lo, self._hi, strict=True):
                     if lo < hi:
                         slices.append((batch, lo, hi))
                 continue
-            before = self._left
-            open_, last = self._take(fuel - spent, slices)
+            before, known = self._left, len(slices)
+            open_, last = self._take(rows, slices)
             spent += before - self._left
+            if self._wide:
+                spent += self._beyond(slices[known:])
             break
         return Visit(slices, spent, open_, last) if spent else None
+
+    def _affordable(self, fuel: int) -> int:
+        """Return how many rows (at least 1) weigh `fuel` at most, wherever in the batches they lie."""
+        rows, share = fuel, max(1, fuel // self._wide)
+        for batch, lo, hi in zip(self._batches, self._lo, self._hi, strict=True):
+            if batch.wide is not None and lo < hi:
+                wide = batch.wide
+                rows = min(
+                    rows, wide.affordable_before(hi, share) if self._reverse else wide.affordable(lo, share)
+                )
+        return rows
+
+    @staticmethod
+    def _beyond(slices: Iterable[Slice]) -> int:
+        """Return what slices weigh beyond one position a row."""
+        return sum(batch.wide.beyond(lo, hi) for batch, lo, hi in slices if batch.wide is not None)
 
     def _next_range(self) -> int:
         """Seek the next range in every batch; return how many positions it has."""

@@ -11,6 +11,7 @@ from layby.errors import SqlError
 from layby.memory.arena import Arena
 from layby.trace.batch import MAX_TIME, MIN_TIME, Batch, repeated
 from layby.trace.layout import Layout
+from layby.trace.width import wide_rows
 from layby.types.column import Array, Column, FixedColumn, Indices
 from layby.types.scalar import SqlType
 
@@ -93,4 +94,4 @@ def constant_batch(columns: Sequence[Column], types: Sequence[SqlType], length: 
 
 def _given(columns: tuple[Column, ...], types: tuple[SqlType, ...], length: int) -> Batch:
     times, diffs = repeated(MIN_TIME, length), repeated(1, length)
-    return Batch(Layout(types, ()), columns, times, diffs, MIN_TIME, MAX_TIME, MIN_TIME)
+    return Batch(Layout(types, ()), columns, times, diffs, MIN_TIME, MAX_TIME, MIN_TIME, wide_rows(columns))
