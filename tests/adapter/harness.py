@@ -1,4 +1,4 @@
-"""The harness of the adapter's tests: a real coordinator; the test moves its loop, threads and clock by hand."""
+"""The harness of the adapter's tests: a real coordinator; tests move its loop, threads and clock by hand."""
 
 from __future__ import annotations
 

@@ -6,6 +6,7 @@ import pytest
 
 from layby.adapter.outcome import CommandOutcome, FailureOutcome, Outcome, RowsOutcome
 from layby.errors import SqlError
+from layby.types.scalar import PhysicalValue
 from tests.adapter.harness import Client, Server, decode, encoder_for
 
 
@@ -29,7 +30,7 @@ class Extended:
             outcome = self.later.pop()
         return outcome
 
-    def rows(self, statement: str, *params: object) -> object:
+    def rows(self, statement: str, *params: PhysicalValue) -> object:
         self.session.bind("", statement, params)
         outcome = self.execute()
         if isinstance(outcome, FailureOutcome):
@@ -130,7 +131,7 @@ def test_an_index_that_comes_or_goes_leaves_prepared_statements_working(extended
 def test_a_result_that_changed_its_type_is_refused(extended: Extended) -> None:
     extended.session.prepare("get", "SELECT * FROM t", [])
     extended.client.run("DROP TABLE t")
-    assert raises(lambda: extended.session.bind("", "get", []) or extended.rows("get")) == (
+    assert raises(lambda: extended.rows("get")) == (
         "42P01",
         'relation "t" does not exist',
     )
@@ -249,7 +250,9 @@ def test_a_large_write_cancelled_while_it_is_checked_is_dropped(server: Server, 
 # Closing
 
 
-def test_a_closed_session_gives_up_what_its_block_holds(server: Server, client: Client, other: Client) -> None:
+def test_a_closed_session_gives_up_what_its_block_holds(
+    server: Server, client: Client, other: Client
+) -> None:
     client.run("CREATE TABLE t (a int)")
     client.run("INSERT INTO t VALUES (1)")
     client.run("BEGIN")
@@ -264,7 +267,9 @@ def test_a_closed_session_gives_up_what_its_block_holds(server: Server, client: 
 
 @pytest.mark.usefixtures("offloading")
 @pytest.mark.parametrize("in_block", [False, True])
-def test_a_session_closed_while_it_walks_frees_the_walk(server: Server, client: Client, in_block: bool) -> None:
+def test_a_session_closed_while_it_walks_frees_the_walk(
+    server: Server, client: Client, in_block: bool
+) -> None:
     if in_block:
         client.run("BEGIN")
     query = client.send("UPDATE t SET b = 1")
@@ -306,7 +311,7 @@ def test_a_session_closed_during_its_commit_commits_and_keeps_its_locks_until_th
     client.send(sql)
     client.session.close()
     waiting = other.send("UPDATE t SET a = a * 10")
-    assert waiting.done == (sql == "ROLLBACK") or not waiting.done
+    assert not waiting.done
     server.settle()
     assert waiting.result() == "UPDATE 1"
     if sql == "COMMIT":

@@ -67,7 +67,14 @@ def test_only_reported_parameters_that_change_are_told(client: Client) -> None:
 
 @pytest.mark.parametrize(
     ("value", "shown"),
-    [("0", "0"), ("1500", "1500ms"), ("'2s'", "2s"), ("'90 s'", "90s"), ("'1.5s'", "1500ms"), ("60000", "1min")],
+    [
+        ("0", "0"),
+        ("1500", "1500ms"),
+        ("'2s'", "2s"),
+        ("'90 s'", "90s"),
+        ("'1.5s'", "1500ms"),
+        ("60000", "1min"),
+    ],
 )
 def test_a_duration_is_shown_in_the_largest_unit_that_divides_it(
     client: Client, value: str, shown: str
@@ -87,7 +94,11 @@ def test_a_duration_is_shown_in_the_largest_unit_that_divides_it(
             'invalid value for parameter "statement_timeout": "soon"',
         ),
         ("SET server_version = 'x'", "55P02", 'parameter "server_version" cannot be changed'),
-        ("SET client_encoding = 'latin1'", "22023", 'invalid value for parameter "client_encoding": "latin1"'),
+        (
+            "SET client_encoding = 'latin1'",
+            "22023",
+            'invalid value for parameter "client_encoding": "latin1"',
+        ),
         (
             "SET max_result_size = '1GB'",
             "55P02",

@@ -128,11 +128,11 @@ def test_compaction_leaves_what_an_open_block_reads(server: Server, client: Clie
     assert server.coordinator._compaction_frontier == server.coordinator.state.upper - 1
 
 
-def test_a_large_overlay_being_arranged_keeps_its_history(server: Server, client: Client, other: Client) -> None:
+def test_a_large_overlay_being_arranged_keeps_its_history(
+    server: Server, client: Client, other: Client
+) -> None:
     other.run("INSERT INTO t VALUES (0, 'old')")
-    script = (
-        "INSERT INTO t SELECT g, 'x' FROM generate_series(1, 5000) AS g; SELECT a FROM t WHERE b = 'old'"
-    )
+    script = "INSERT INTO t SELECT g, 'x' FROM generate_series(1, 5000) AS g; SELECT a FROM t WHERE b = 'old'"
     query = client.send(script)
     while len(query.outcomes) < 1 or not server.maintenance.jobs:
         assert server.step()
@@ -264,6 +264,6 @@ def test_a_statement_that_fails_later_fails_its_block(server: Server, client: Cl
     insert = client.send("INSERT INTO u SELECT nullif(a, 50) FROM t")
     assert not insert.done
     server.settle()
-    with pytest.raises(SqlError, match='null value in column "a" of relation "u" violates not-null constraint'):
+    with pytest.raises(SqlError, match='null value in column "a" of relation "u" violates'):
         insert.result()
     assert client.session.status == b"E"

@@ -19,11 +19,11 @@ from typing import Protocol
 import numpy as np
 
 from layby.adapter.unique import violation
-from layby.compute.arrangement import Arranged, ArrangementDesc, Updates, arrange
+from layby.compute.arrangement import ArrangementDesc, Updates, arrange
 from layby.compute.maintenance import ApplyWrites, Message, TableWrite
 from layby.compute.state import ServingState
 from layby.errors import InternalError, SqlError
-from layby.memory.arena import HEAP, Arena
+from layby.memory.arena import HEAP
 from layby.sql.catalog import Index
 from layby.trace.batch import Batch
 from layby.types.column import concat
@@ -174,13 +174,6 @@ def _together(group: list[CommitRequest]) -> tuple[TableWrite, ...]:
         columns = tuple(concat(c) for c in zip(*(p.columns for p in parts), strict=True))
         writes.append(TableWrite(table_id, Updates(columns, np.concatenate([p.diffs for p in parts]))))
     return tuple(writes)
-
-
-def _arranged(
-    updates: Updates, arrangements: tuple[ArrangementDesc, ...], arena: Arena
-) -> dict[int, Arranged]:
-    times = np.zeros(len(updates.diffs), np.int64)
-    return {desc.id: arrange(desc, updates, times, 0, 1, arena) for desc in arrangements}
 
 
 class CommitDriver(Protocol):

@@ -12,7 +12,7 @@ from layby.sql.catalog import Index
 from layby.trace.batch import Batch
 from layby.trace.constraints import KeyRange
 from layby.trace.search import seek
-from layby.types.column import Column, FixedColumn
+from layby.types.column import Column, FixedColumn, TextColumn
 from layby.types.formats import render
 from layby.types.scalar import PhysicalValue
 
@@ -104,27 +104,50 @@ def _multiplicities(
 ) -> NDArray[np.int64]:
     """Return how often each of the delta's keys is there already."""
     sums = np.zeros(len(positions), np.int64)
-    first = delta.columns[0]
-    vectorised = arity == 1 and not delta.layout.key[0].descending and len(positions) > _ONE_BY_ONE
+    many = len(positions) > _ONE_BY_ONE
     for batch in existing:
         if not len(batch):
             continue
-        column = batch.columns[0]
-        if (
-            isinstance(first, FixedColumn)
-            and isinstance(column, FixedColumn)
-            and column.valid is None
-            and vectorised
-        ):
-            keys = first.values[positions]
-            starts = np.searchsorted(column.values, keys, "left")
-            stops = np.searchsorted(column.values, keys, "right")
-            for i in np.flatnonzero(stops > starts):
-                sums[i] += batch.diffs[starts[i] : stops[i]].sum()
-            continue
-        for at, position in enumerate(positions):
-            key = tuple(delta.columns[c].value(int(position)) for c in range(arity))
+        wanted: Sequence[int] | NDArray[np.int64] = range(len(positions))
+        if many:
+            spans = _first_spans(delta, positions, batch)
+            if spans is not None:
+                starts, stops, exact = spans
+                if exact and arity == 1:
+                    so_far = np.concatenate([np.zeros(1, np.int64), np.cumsum(batch.diffs)])
+                    sums += so_far[stops] - so_far[starts]
+                    continue
+                wanted = np.flatnonzero(stops > starts)
+        for at in wanted:
+            key = tuple(delta.columns[c].value(int(positions[at])) for c in range(arity))
             start, stop = seek(batch, KeyRange(key))
             if stop > start:
                 sums[at] += batch.diffs[start:stop].sum()
     return sums
+
+
+def _first_spans(
+    delta: Batch, positions: NDArray[np.int64], batch: Batch
+) -> tuple[NDArray[np.int64], NDArray[np.int64], bool] | None:
+    """Return where the first column of each of the delta's keys may lie in a batch, and if that is exact.
+
+    All keys are sought in one call, about 0.1 µs each; None where the order of the column does not allow it.
+    """
+    ordering = batch.layout.key[0]
+    if ordering.descending:
+        return None
+    ours, theirs = delta.columns[0], batch.columns[0]
+    if isinstance(ours, FixedColumn) and isinstance(theirs, FixedColumn):
+        keys, sorted_values, exact = ours.values[positions], theirs.values, True
+    elif isinstance(ours, TextColumn) and isinstance(theirs, TextColumn):
+        keys, sorted_values, exact = ours.prefixes[positions], theirs.prefixes, False
+    else:
+        return None
+    offset = 0
+    if theirs.valid is not None:
+        known = int(np.count_nonzero(theirs.valid))
+        offset = len(theirs) - known if ordering.nulls_first else 0
+        sorted_values = sorted_values[offset : offset + known]
+    starts = np.searchsorted(sorted_values, keys, "left") + offset
+    stops = np.searchsorted(sorted_values, keys, "right") + offset
+    return starts, stops, exact
