@@ -160,11 +160,13 @@ class Maintenance:
             bundle = arrangement.bundle
             if bundle is None or spent >= fuel:
                 continue
+            before = bundle.snapshot()
             bundle.allow_compaction(frontier)
-            done = bundle.work(fuel - spent)
-            if done:
-                spent += done
-                changed[id_] = bundle.snapshot()
+            spent += bundle.work(fuel - spent)
+            after = bundle.snapshot()
+            # A merge may end without fuel; readers would go on holding its inputs if nobody told them.
+            if after.oks is not before.oks or after.errs is not before.errs:
+                changed[id_] = after
         if changed:
             self._published.publish(changed, self._upper)
         return spent
