@@ -126,6 +126,7 @@ class Harness:
             "fraction": "compute_index_peek_permit_fraction",
             "max_queued": "compute_index_peek_max_queued",
             "max_result_size": "max_result_size",
+            "iteration_limit": "compute_peek_row_iteration_limit",
         }
         for name, value in parameters.items():
             defaults[names[name]] = str(value)

@@ -125,7 +125,14 @@ class ServingWorker:
         response: PeekResponse | None
         try:
             snapshot = self._snapshot(pending)
-            scan = PeekScan(pending.spec, snapshot, self._parameters.peek.max_result_size, self._clock)
+            parameters = self._parameters.peek
+            scan = PeekScan(
+                pending.spec,
+                snapshot,
+                parameters.max_result_size,
+                self._clock,
+                position_limit=parameters.row_iteration_limit,
+            )
             granted = fuel.remaining
             outcome = scan.step(fuel)
             positions = scan.positions

@@ -25,6 +25,7 @@ from layby.peek.walk import Walk
 from layby.peek.walk_process import (
     FIRST_WALKER_SLOT,
     GRANULARITY_SLOT,
+    POSITION_LIMIT_SLOT,
     RESULT_SIZE_SLOT,
     Setup,
     WalkEnded,
@@ -101,6 +102,7 @@ class ProcessWalkPool:
         parameters = self._parameters()
         self._page[GRANULARITY_SLOT] = parameters.yield_granularity
         self._page[RESULT_SIZE_SLOT] = parameters.max_result_size
+        self._page[POSITION_LIMIT_SLOT] = parameters.row_iteration_limit
 
     def submit(self, walk: Walk, done: Callable[[], None]) -> None:
         """Hand `walk` to an idle process, or keep it for the next that is."""

@@ -116,11 +116,15 @@ class PeekScan:
         snapshot: Snapshot,
         max_result_size: int,
         clock: Callable[[], float] = time.perf_counter,
+        *,
+        position_limit: int = 0,
     ) -> None:
+        """`max_result_size` (bytes) and `position_limit` (0: none) may be changed between two steps."""
         start = clock()
         self.spec = spec
         self.snapshot = snapshot
         self.max_result_size = max_result_size
+        self.position_limit = position_limit
         self.positions = 0
         self.times = PhaseTimes()
         self._clock = clock
@@ -195,12 +199,14 @@ class PeekScan:
             self._errors_left = False
             return
         while fuel.remaining > 0:
-            visit = cursor.advance(min(fuel.remaining, CHUNK))
+            visit = cursor.advance(self._next_fuel(fuel, CHUNK))
             if visit is None:
                 rows = groups.flush()
                 self._errors_left = False
             else:
                 self._charge(fuel, visit.positions)
+                if self._outcome is not None:
+                    return
                 for batch, start, stop in visit.slices:
                     chosen = self._visible(batch, start, stop)
                     groups.add(*_cut(batch, start, stop, chosen, range(len(batch.columns))), None)
@@ -220,7 +226,7 @@ class PeekScan:
             self._complete()
             return
         while fuel.remaining > 0:
-            visit = cursor.advance(min(fuel.remaining, self._next_chunk))
+            visit = cursor.advance(self._next_fuel(fuel, self._next_chunk))
             if visit is None:
                 if self._groups is not None:
                     self._emit(self._groups.flush())
@@ -228,6 +234,8 @@ class PeekScan:
                     self._complete()
                 return
             self._charge(fuel, visit.positions)
+            if self._outcome is not None:
+                return
             if visit.slices:
                 if self._groups is None:
                     self._take_plain(visit)
@@ -241,9 +249,18 @@ class PeekScan:
                     return
                 self._next_chunk = min(CHUNK, 2 * self._next_chunk)
 
+    def _next_fuel(self, fuel: Fuel, most: int) -> int:
+        """Return what the next visit may cost: up to the position limit, then the one that passes it."""
+        most = min(fuel.remaining, most)
+        if self.position_limit:
+            most = max(1, min(most, self.position_limit - self.positions))
+        return most
+
     def _charge(self, fuel: Fuel, positions: int) -> None:
         fuel.charge(positions)
         self.positions += positions
+        if 0 < self.position_limit < self.positions:
+            self._fail(self._too_far())
 
     def _take_plain(self, visit: Visit) -> None:
         """Take rows of batches in which every update is one insertion: nothing has to be summed."""
@@ -382,6 +399,14 @@ class PeekScan:
 
     def _too_large(self) -> SqlError:
         return SqlError("54000", f"result exceeds max size of {_pretty_size(self.max_result_size)}")
+
+    def _too_far(self) -> SqlError:
+        return SqlError(
+            "54000",
+            f'peek of "{self.spec.collection}" exceeds the row iteration limit of {self.position_limit}',
+            hint="Make the query cheaper with an index on the columns it filters by or with a LIMIT, or raise "
+            "compute_peek_row_iteration_limit.",
+        )
 
     def _mfp_kernel(self) -> MfpKernel:
         if self._kernel is None:

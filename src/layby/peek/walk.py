@@ -21,11 +21,14 @@ class WalkLimits(NamedTuple):
 
     yield_granularity: int
     max_result_size: int
+    row_iteration_limit: int
 
     @classmethod
     def of(cls, parameters: PeekParameters) -> WalkLimits:
         """Return those among the parameters in force."""
-        return cls(parameters.yield_granularity, parameters.max_result_size)
+        return cls(
+            parameters.yield_granularity, parameters.max_result_size, parameters.row_iteration_limit
+        )
 
 
 class Walk:
@@ -68,6 +71,7 @@ class Walk:
         try:
             limits = self._limits()
             self.scan.max_result_size = limits.max_result_size
+            self.scan.position_limit = limits.row_iteration_limit
             outcome = self.scan.step(Fuel(limits.yield_granularity))
             if isinstance(outcome, Complete):
                 self.response = build_answer(self.scan, outcome, self.encoder, self._clock)

@@ -26,6 +26,7 @@ from layby.trace.batch import Batch
 
 GRANULARITY_SLOT: Final = 0
 RESULT_SIZE_SLOT: Final = 1
+POSITION_LIMIT_SLOT: Final = 2
 FIRST_WALKER_SLOT: Final = 8
 """Where walker 0 reads the number of the walk that it shall cancel; the others follow."""
 
@@ -70,7 +71,7 @@ def run(channel: Channel) -> None:
     arena = SharedArena()
 
     def limits() -> WalkLimits:
-        return WalkLimits(page[GRANULARITY_SLOT], page[RESULT_SIZE_SLOT])
+        return WalkLimits(page[GRANULARITY_SLOT], page[RESULT_SIZE_SLOT], page[POSITION_LIMIT_SLOT])
 
     while True:
         request: WalkRequest | None = channel.receive()
