@@ -55,6 +55,23 @@ def finish(
     return tuple([column.slice(start, stop) for column in projected]), stop - start
 
 
+def finish_part(
+    finishing: Finishing, columns: Sequence[Column], count: int, before: int
+) -> tuple[tuple[Column, ...], int]:
+    """Return what the answer has of `count` rows that come after `before` others, and how many these are.
+
+    For rows that arrive in the order of the answer: each part is finished by itself, and LIMIT and OFFSET
+    count from the first row of all.
+    """
+    start = min(max(finishing.offset - before, 0), count)
+    needed = finishing.needed
+    stop = count if needed is None else min(max(needed - before, start), count)
+    projected = [columns[at] for at in finishing.projection]
+    if stop - start == count:
+        return tuple(projected), count
+    return tuple([column.slice(start, stop) for column in projected]), stop - start
+
+
 def thin(finishing: Finishing, columns: Sequence[Column], count: int) -> tuple[tuple[Column, ...], int]:
     """Return what is left of `count` rows when only those that the answer may still hold are kept.
 
