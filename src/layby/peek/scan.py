@@ -204,8 +204,7 @@ class PeekScan:
                 rows = groups.flush()
                 self._errors_left = False
             else:
-                self._charge(fuel, visit.positions)
-                if self._outcome is not None:
+                if not self._charge(fuel, visit.positions):
                     return
                 for batch, start, stop in visit.slices:
                     chosen = self._visible(batch, start, stop)
@@ -233,8 +232,7 @@ class PeekScan:
                 if self._outcome is None:
                     self._complete()
                 return
-            self._charge(fuel, visit.positions)
-            if self._outcome is not None:
+            if not self._charge(fuel, visit.positions):
                 return
             if visit.slices:
                 if self._groups is None:
@@ -256,11 +254,14 @@ class PeekScan:
             most = max(1, min(most, self.position_limit - self.positions))
         return most
 
-    def _charge(self, fuel: Fuel, positions: int) -> None:
+    def _charge(self, fuel: Fuel, positions: int) -> bool:
+        """Spend positions; False where that passed the limit, and the scan has failed."""
         fuel.charge(positions)
         self.positions += positions
         if 0 < self.position_limit < self.positions:
             self._fail(self._too_far())
+            return False
+        return True
 
     def _take_plain(self, visit: Visit) -> None:
         """Take rows of batches in which every update is one insertion: nothing has to be summed."""
@@ -404,8 +405,8 @@ class PeekScan:
         return SqlError(
             "54000",
             f'peek of "{self.spec.collection}" exceeds the row iteration limit of {self.position_limit}',
-            hint="Make the query cheaper with an index on the columns it filters by or with a LIMIT, or raise "
-            "compute_peek_row_iteration_limit.",
+            hint="Make the query cheaper with an index on the columns it filters by or with a LIMIT, or "
+            "raise compute_peek_row_iteration_limit.",
         )
 
     def _mfp_kernel(self) -> MfpKernel:
