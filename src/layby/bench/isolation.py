@@ -1,114 +1,85 @@
 """Isolation: what long walks beside them do to point lookups.
 
 `hot (k int, v int)` with an index on `k` and distinct keys. 50 lookups a second of one key, and beside them
-3 walks a second that filter every row away. The arms run one after the other, again and again, so that a
-noisy neighbour meets all of them; each run of an arm gets processes and connections of its own.
+3 walks a second that filter every row away; without and with two outside programs that keep cores busy.
 """
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from contextlib import ExitStack
-from dataclasses import dataclass
 
 from rich.console import Console
 
-from layby.bench.drive import run_together
+from layby.bench.arms import OFFLOAD_OFF, OFFLOAD_ON, Arm, Beside, compare, interleave, run_arm
 from layby.bench.load import Load
 from layby.bench.plan import Plan
-from layby.bench.result import Result, combine, percentile, ratio, summarize
+from layby.bench.result import Result
 from layby.bench.server import LaybyServer, PostgresServer, Server
 from layby.bench.table import load_table
 
 SCENARIO = "isolation"
 LOOKUP = "SELECT v FROM hot WHERE k = 42"
 WALK = "SELECT v FROM hot WHERE v = -1"
+OUTSIDE = 2
 _LOOKUPS_PER_S = 50.0
 _WALKS_PER_S = 3.0
 _LOOKUP_CONNECTIONS = 32
 _WALK_CONNECTIONS = 48
-_OFFLOAD = "enable_compute_index_peek_offload"
 
-
-@dataclass(frozen=True, slots=True)
-class _Arm:
-    name: str
-    server: Server
-    walks: bool
-    offload: bool | None = None
+# What the promise is stated in: p99 beside walks over p99 without.
+RATIOS = (
+    ("ratio-offload-off", "offload-off", "no-walks"),
+    ("ratio-offload-on", "offload-on", "no-walks"),
+    ("ratio-outside-load", "offload-on-outside-load", "no-walks-outside-load"),
+    ("ratio-postgres", "postgres", "postgres-no-walks"),
+    ("ratio-vs-postgres", "offload-on", "postgres"),
+)
 
 
 def isolation(plan: Plan, console: Console) -> list[Result]:
     """Run the scenario; one result an arm, the median of its rounds. Progress goes to `console`."""
+
+    def lookups(server: Server) -> Load:
+        return Load(
+            server.host, server.port, LOOKUP, _LOOKUPS_PER_S, plan.seconds, _LOOKUP_CONNECTIONS, expect_rows=1
+        )
+
+    def walks(server: Server) -> tuple[Beside]:
+        load = Load(
+            server.host, server.port, WALK, _WALKS_PER_S, plan.seconds, _WALK_CONNECTIONS, expect_rows=0
+        )
+        return (Beside("walk", load),)
+
     with ExitStack() as stack:
-        layby = stack.enter_context(LaybyServer())
-        arms = [
-            _Arm("no-walks", layby, walks=False, offload=True),
-            _Arm("offload-off", layby, walks=True, offload=False),
-            _Arm("offload-on", layby, walks=True, offload=True),
-        ]
-        if plan.postgres:
-            postgres = stack.enter_context(PostgresServer())
-            arms += [
-                _Arm("postgres-no-walks", postgres, walks=False),
-                _Arm("postgres", postgres, walks=True),
-            ]
-        for server in dict.fromkeys(arm.server for arm in arms):
+        layby: Server = stack.enter_context(LaybyServer())
+        postgres = stack.enter_context(PostgresServer()) if plan.postgres else None
+        for server in filter(None, (layby, postgres)):
             load_table(server, "hot", plan.rows)
             console.log(f"{server.name}: {plan.rows:,} rows loaded and indexed")
-        runs: dict[str, list[Result]] = {arm.name: [] for arm in arms}
-        for round_ in range(1, plan.rounds + 1):
-            for arm in arms:
-                result = _run(arm, plan.seconds)
-                console.log(f"round {round_} of {plan.rounds}, {arm.name}: p99 {result.p99_ms} ms")
-                runs[arm.name].append(result)
-    return _with_ratios([combine(repeats) for repeats in runs.values()])
+        arms = arms_of_walks(layby, postgres, lookups, walks)
+        results = interleave(SCENARIO, plan, arms, console, run_arm)
+    return results + compare(results, "p99_ms", RATIOS)
 
 
-def _run(arm: _Arm, seconds: float) -> Result:
-    """One run of one arm."""
-    server = arm.server
-    if arm.offload is not None:
-        with server.connect() as connection:
-            connection.query(f"ALTER SYSTEM SET {_OFFLOAD} = {'on' if arm.offload else 'off'}")
-    loads = [
-        Load(server.host, server.port, LOOKUP, _LOOKUPS_PER_S, seconds, _LOOKUP_CONNECTIONS, expect_rows=1)
+def arms_of_walks(
+    layby: Server,
+    postgres: Server | None,
+    lookups: Callable[[Server], Load],
+    walks: Callable[[Server], tuple[Beside, ...]],
+) -> list[Arm]:
+    """The arms of an isolation scenario: without and with walks, the offload off and on, outside load."""
+    quiet, busy = lookups(layby), walks(layby)
+    arms = [
+        Arm("no-walks", layby, quiet, parameters=OFFLOAD_ON),
+        Arm("offload-off", layby, quiet, busy, OFFLOAD_OFF),
+        Arm("offload-on", layby, quiet, busy, OFFLOAD_ON),
+        Arm("no-walks-outside-load", layby, quiet, parameters=OFFLOAD_ON, outside=OUTSIDE),
+        Arm("offload-on-outside-load", layby, quiet, busy, OFFLOAD_ON, OUTSIDE),
     ]
-    if arm.walks:
-        loads.append(
-            Load(server.host, server.port, WALK, _WALKS_PER_S, seconds, _WALK_CONNECTIONS, expect_rows=0)
-        )
-    lookups, *rest = run_together(loads)
-    extra: dict[str, float | int | str] = {}
-    if lookups.late_ms:
-        extra["late_p99_ms"] = round(percentile(sorted(lookups.late_ms), 99), 3)
-    for walks in rest:
-        extra |= {"walks": len(walks.latencies_ms), "walk_errors": walks.errors}
-        if walks.latencies_ms:
-            extra["walk_p50_ms"] = round(percentile(sorted(walks.latencies_ms), 50), 3)
-    for name, error in (("error", lookups.error), ("walk_error", next((w.error for w in rest), ""))):
-        if error:
-            extra[name] = error
-    return summarize(
-        SCENARIO,
-        arm.name,
-        lookups.latencies_ms,
-        errors=lookups.errors,
-        seconds=lookups.elapsed_s,
-        extra=extra,
-    )
-
-
-def _with_ratios(results: list[Result]) -> list[Result]:
-    """The arms, and what the promise is stated in: p99 beside walks over p99 without."""
-    p99 = {result.arm: result.p99_ms for result in results}
-    pairs = [
-        ("ratio-offload-off", "offload-off", "no-walks"),
-        ("ratio-offload-on", "offload-on", "no-walks"),
-        ("ratio-postgres", "postgres", "postgres-no-walks"),
-        ("ratio-vs-postgres", "offload-on", "postgres"),
-    ]
-    return results + [
-        ratio(SCENARIO, name, p99[ours], p99[theirs], of=f"p99 {ours} / p99 {theirs}")
-        for name, ours, theirs in pairs
-        if ours in p99 and theirs in p99
-    ]
+    if postgres is not None:
+        arms += [
+            Arm("postgres-no-walks", postgres, lookups(postgres)),
+            Arm("postgres", postgres, lookups(postgres), walks(postgres)),
+        ]
+    return arms

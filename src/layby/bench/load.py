@@ -28,6 +28,7 @@ from collections import deque
 from dataclasses import asdict, dataclass, field
 
 from layby.bench.wire import (
+    AnswerEnd,
     Connection,
     Framer,
     LostConnectionError,
@@ -41,6 +42,7 @@ POLL_BEFORE_S = 0.0003
 REPORT_EVERY_S = 0.25
 GRACE_S = 60.0
 _RECEIVE = 1 << 16
+_RECEIVE_UNREAD = 1 << 18
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,6 +51,8 @@ class Load:
 
     `rate` is in queries a second, 0 for a closed loop; `$1` in the statement stands for a random integer
     from 1 to `keys`; an answer that has not `expect_rows` rows is a failed query (None: any number will do).
+    With `unread` the answer's bytes are taken off the socket and its rows believed from its tag, so that the
+    client is no slower than its socket.
     """
 
     host: str
@@ -61,6 +65,7 @@ class Load:
     keys: int = 0
     expect_rows: int | None = None
     seed: int = 1
+    unread: bool = False
 
     def encode(self) -> str:
         """The load as text, for `decode` in the load process."""
@@ -130,6 +135,27 @@ class _Lane:
         return done
 
 
+class _UnreadLane(_Lane):
+    """A connection whose answers are taken off the socket without a look at their rows."""
+
+    __slots__ = ("end",)
+
+    def __init__(self, connection: Connection) -> None:
+        super().__init__(connection)
+        self.end = AnswerEnd()
+
+    def receive(self) -> bool:
+        """As `_Lane.receive`."""
+        data = self.socket.recv(_RECEIVE_UNREAD)
+        if not data:
+            raise LostConnectionError("server closed the connection unexpectedly")
+        done = self.end.feed(data)
+        if done:
+            self.rows = self.end.rows
+            self.error = None if self.end.error is None else str(self.end.error)
+        return done
+
+
 class Generator:
     """Sends one load over its pool of connections and measures the answers."""
 
@@ -145,7 +171,7 @@ class Generator:
             connection = Connection(load.host, load.port)
             if load.prepared:
                 connection.prepare("s", load.statement)
-            self._idle.append(_Lane(connection))
+            self._idle.append(_UnreadLane(connection) if load.unread else _Lane(connection))
 
     def _request(self) -> bytes:
         load = self._load

@@ -56,6 +56,12 @@ class Server:
     def __exit__(self, *_: object) -> None:
         self.stop()
 
+    @property
+    def pid(self) -> int:
+        """The id of the server's first process."""
+        assert self._process is not None
+        return self._process.pid
+
     def connect(self, timeout: float | None = 600.0) -> Connection:
         """A blocking connection to this server."""
         return Connection(self.host, self.port, timeout=timeout)

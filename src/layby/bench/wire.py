@@ -6,6 +6,7 @@ larger part of the latencies measured here. This one frames messages and looks a
 
 from __future__ import annotations
 
+import re
 import socket
 import struct
 from collections.abc import Iterable, Iterator
@@ -18,6 +19,12 @@ _RECEIVE: Final = 1 << 16
 _DESCRIBE_PORTAL: Final = b"D\x00\x00\x00\x06P\x00"
 _EXECUTE_PORTAL: Final = b"E\x00\x00\x00\x09\x00\x00\x00\x00\x00"
 _SYNC: Final = b"S\x00\x00\x00\x04"
+
+_LAST: Final = 2048
+"""Bytes at the end of an answer that hold its last messages whole, an error among them."""
+
+_READY: Final = re.compile(rb"Z\0\0\0\x05[ITE]\Z")
+_SELECTED: Final = re.compile(rb"C\0\0\0.SELECT (\d+)\0Z\0\0\0\x05[ITE]\Z", re.DOTALL)
 
 Message = tuple[bytes, bytes]
 Row = tuple[str | None, ...]
@@ -68,6 +75,34 @@ class Framer:
             at += 1 + length
         self._pending = data[at:]
         return messages
+
+
+class AnswerEnd:
+    """Finds the end of an answer to one query in its last bytes, without framing its rows.
+
+    For answers without text: a value could look like the message that ends an answer. `rows` is what the tag
+    of the last answer says, `error` what the server answered instead.
+    """
+
+    __slots__ = ("_last", "error", "rows")
+
+    def __init__(self) -> None:
+        self._last = b""
+        self.rows = 0
+        self.error: ServerError | None = None
+
+    def feed(self, data: bytes) -> bool:
+        """Take the next bytes, cut anywhere; True when they complete the answer."""
+        last = self._last + data[-_LAST:] if len(data) < _LAST else data[-_LAST:]
+        self._last = last[-_LAST:]
+        if not _READY.search(last):
+            return False
+        self._last = b""
+        done = _SELECTED.search(last)
+        self.rows = int(done[1]) if done else 0
+        refused = last.rfind(b"SERROR\0")
+        self.error = error_of(last[refused:]) if refused >= 0 and not done else None
+        return True
 
 
 def message(kind: bytes, body: bytes) -> bytes:

@@ -36,7 +36,16 @@ class Scenario(StrEnum):
     """The workloads of `layby bench`."""
 
     ISOLATION = "isolation"
+    SATURATION = "saturation"
+    HOT_KEY = "hot-key"
+    BIG_ANSWER = "big-answer"
+    SLOW_READER = "slow-reader"
+    FILTER_AB = "filter-ab"
     LOOKUP = "lookup"
+    WALK = "walk"
+    HYDRATION = "hydration"
+    GROWTH = "growth"
+    TUNE = "tune"
     ALL = "all"
 
 
@@ -100,9 +109,17 @@ def serve(
 def bench(
     scenario: Annotated[Scenario, typer.Argument(help="The workload.")],
     json: Annotated[bool, typer.Option("--json", help="One JSON object a line, one an arm.")] = False,
-    seconds: Annotated[float, typer.Option(help="Length of one run of one arm.", min=0.1)] = 10.0,
-    rounds: Annotated[int, typer.Option(help="How often each arm runs; medians are printed.", min=1)] = 3,
-    rows: Annotated[int, typer.Option(help="Rows of the table.", min=100)] = 500_000,
+    seconds: Annotated[
+        float | None,
+        typer.Option(help="Length of one run of one arm; else the scenario's own.", min=0.1),
+    ] = None,
+    rounds: Annotated[
+        int | None,
+        typer.Option(help="How often each arm runs, medians are printed; else the scenario's own.", min=1),
+    ] = None,
+    rows: Annotated[
+        int | None, typer.Option(help="Rows of the table; else the scenario's own.", min=2_000)
+    ] = None,
     vs: Annotated[Rival | None, typer.Option(help="Run the same work against this, too.")] = None,
     quick: Annotated[bool, typer.Option("--quick", help="A smoke run: small and short.")] = False,
 ) -> None:
@@ -110,21 +127,22 @@ def bench(
     from layby.bench.drive import LoadError
     from layby.bench.pgbench import PgbenchError
     from layby.bench.result import show
-    from layby.bench.scenario import SCENARIOS, Plan
+    from layby.bench.scenario import SCENARIOS
     from layby.bench.server import StartError
     from layby.bench.wire import LostConnectionError, ServerError
 
     _clean_up_on_sigterm()
-    plan = Plan(seconds=seconds, rounds=rounds, rows=rows, postgres=vs is Rival.POSTGRES)
-    if quick:
-        plan = plan.quick()
     console = Console(stderr=True)
     # A table that goes to a file is not cut to the 80 columns of an imagined terminal.
     out = Console() if Console().is_terminal else Console(width=_FILE_WIDTH)
     names = list(SCENARIOS) if scenario is Scenario.ALL else [scenario.value]
     for name in names:
+        chosen = SCENARIOS[name]
+        plan = chosen.plan(seconds=seconds, rounds=rounds, rows=rows, postgres=vs is Rival.POSTGRES)
+        if quick:
+            plan = plan.quick()
         try:
-            results = SCENARIOS[name](plan, console)
+            results = chosen.run(plan, console)
         except (StartError, LoadError, PgbenchError, ServerError, LostConnectionError, OSError) as error:
             raise _fail(error) from None
         show(out, results, as_json=json)
