@@ -64,6 +64,10 @@ class PeekMetrics:
         self.permits_in_use = 0
         self.permits_queued = 0
         self.pinned_bytes = 0
+        self.stashed = 0
+        self.stash_bytes = 0
+        self.stashed = 0
+        self.stash_bytes = 0
         self.total_seconds = Histogram(
             "layby_index_peek_total_seconds",
             "The serving loop's own handling of an index peek. With the offload on, an expensive peek leaves "
@@ -107,6 +111,11 @@ class PeekMetrics:
             "Time to find whether an index has reached a peek's time.",
         )
 
+        self.loop_turn_seconds = Histogram(
+            "layby_serving_loop_turn_seconds",
+            "How long the serving loop was busy in one turn: what a statement that comes meanwhile waits.",
+        )
+
     def histograms(self) -> tuple[Histogram, ...]:
         """Return all histograms."""
         return tuple(v for v in vars(self).values() if isinstance(v, Histogram))
@@ -132,7 +141,22 @@ class PeekCollector(Collector):
         yield CounterMetricFamily(
             "layby_index_peek_permits_granted", "Permits granted to walks.", value=metrics.permits_granted
         )
+        yield CounterMetricFamily(
+            "layby_index_peek_stashed",
+            "Index peeks whose rows went to the stash, wholly or in part.",
+            value=metrics.stashed,
+        )
+        yield CounterMetricFamily(
+            "layby_index_peek_stashed",
+            "Offloaded index peeks whose answer went to the stash.",
+            value=metrics.stashed,
+        )
         for name, help_, value in (
+            (
+                "layby_peek_stash_bytes",
+                "Bytes of stashed answers, as stored, that are waiting to be read.",
+                metrics.stash_bytes,
+            ),
             ("layby_index_peek_permits_in_use", "Walks that hold a permit.", metrics.permits_in_use),
             ("layby_index_peek_permits_queued", "Walks that wait for a permit.", metrics.permits_queued),
             (
@@ -140,6 +164,7 @@ class PeekCollector(Collector):
                 "Bytes of batches that queued and running walks hold, each batch counted once.",
                 metrics.pinned_bytes,
             ),
+            ("layby_peek_stash_bytes", "Bytes of answers that lie in the stash.", metrics.stash_bytes),
         ):
             yield GaugeMetricFamily(name, help_, value=value)
         for histogram in metrics.histograms():
