@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import pytest
 
+from layby.compute.maintenance import ApplyWrites
 from layby.errors import SqlError
 from tests.adapter.harness import Client, Server
 
@@ -165,6 +166,8 @@ def test_two_large_writes_of_one_table_committed_together_both_count(
         pass
     assert server.commits.step()
     assert not server.commits.step(), "one group took them all"
+    writes = [m.writes for m in server.maintenance.messages if isinstance(m, ApplyWrites)]
+    assert [[bool(w.arranged) for w in ws] for ws in writes] == [[False], [True], [True]], "sorted once"
     server.settle()
     assert [q.result() for q in queries] == ["INSERT 0 5000", "INSERT 0 5000", "INSERT 0 1"]
     assert client.run("SELECT a FROM t WHERE a IN (0, 1, 5000, 5001, 10000) ORDER BY a") == [

@@ -125,6 +125,25 @@ def test_a_copy_can_be_cancelled_at_any_point(
     assert client.run("SELECT a FROM t LIMIT 1") == []
 
 
+def test_a_copy_cancelled_while_its_rows_are_put_together_writes_nothing(
+    server: Server, client: Client
+) -> None:
+    client.run("BEGIN; SAVEPOINT s")
+    query = client.send("COPY t (a) FROM STDIN")
+    sink_of(query).feed(b"1\n")
+    sink_of(query).finish()
+    assert server.maintenance.step(), "parsed"
+    server.loop.turn()
+    together = server.maintenance.jobs.popleft()
+    client.session.cancel()
+    assert query.error is not None
+    client.run("ROLLBACK TO s")
+    together()
+    server.settle()
+    client.run("COMMIT")
+    assert client.run("SELECT a FROM t") == []
+
+
 def test_statement_timeout_ends_a_copy_whose_client_is_silent(server: Server, client: Client) -> None:
     client.run("SET statement_timeout = '1s'")
     query = client.send("COPY t (a) FROM STDIN")
@@ -145,7 +164,9 @@ def test_a_sender_that_is_too_fast_is_paused_until_half_is_parsed(server: Server
     while sink.feed(piece):
         fed += 1
     assert fed == 17, "16 MiB may wait"
-    assert ready == []
+    assert server.maintenance.step()
+    server.loop.turn()
+    assert ready == [], "1 MiB less is not half"
     server.settle()
     assert ready == ["ready"]
     assert sink.feed(b"7\n")

@@ -323,3 +323,23 @@ def test_a_timeout_that_comes_late_ends_no_later_statement(
     assert not waiting.done
     client.run("COMMIT")
     assert waiting.result() == "UPDATE 1"
+
+
+@pytest.mark.usefixtures("tables")
+def test_a_block_that_goes_back_to_a_savepoint_no_longer_waits_for_what_was_cancelled(
+    server: Server, client: Client, other: Client
+) -> None:
+    third = server.connect()
+    client.run("BEGIN")
+    client.run("UPDATE t SET b = 1")
+    other.run("BEGIN; UPDATE u SET b = 5; SAVEPOINT s")
+    waiting = other.send("UPDATE t SET b = 2")
+    behind = third.send("UPDATE t SET b = b + 10")
+    other.session.cancel()
+    assert waiting.error is not None
+    client.run("COMMIT")
+    assert behind.result() == "UPDATE 1", "the block is not let in any more"
+    other.run("ROLLBACK TO s")
+    other.run("COMMIT")
+    assert client.run("SELECT b FROM t") == [(11,)]
+    assert client.run("SELECT b FROM u") == [(5,)]

@@ -247,6 +247,40 @@ def test_a_large_write_cancelled_while_it_is_checked_is_dropped(server: Server, 
     assert client.run("SELECT a FROM t LIMIT 1") == []
 
 
+def test_a_large_write_cancelled_before_its_block_goes_back_stays_out_of_it(
+    server: Server, client: Client
+) -> None:
+    client.run("CREATE TABLE t (a int)")
+    client.run("BEGIN; SAVEPOINT s")
+    query = client.send("INSERT INTO t SELECT g FROM generate_series(1, 5000) AS g")
+    while not server.maintenance.jobs:
+        assert server.step()
+    held = server.maintenance.jobs.popleft()
+    client.session.cancel()
+    assert query.error is not None
+    client.run("ROLLBACK TO s")
+    held()
+    server.settle()
+    client.run("COMMIT")
+    assert client.run("SELECT a FROM t LIMIT 1") == []
+
+
+def test_a_read_cancelled_while_own_writes_are_laid_over_it_walks_nothing(
+    server: Server, client: Client
+) -> None:
+    client.run("CREATE TABLE t (a int)")
+    client.run("BEGIN")
+    client.run("INSERT INTO t SELECT g FROM generate_series(1, 5000) AS g")
+    metrics = server.coordinator.metrics
+    walks = metrics.walks_inline + metrics.walks_offloaded
+    query = client.send("SELECT a FROM t")
+    assert len(server.maintenance.jobs) == 1
+    client.session.cancel()
+    assert query.error is not None
+    server.settle()
+    assert metrics.walks_inline + metrics.walks_offloaded == walks
+
+
 # Closing
 
 
