@@ -15,7 +15,7 @@ from layby.errors import SqlError
 from layby.metrics import PeekMetrics
 from layby.peek.answer import Failed, PeekResponse, build_answer
 from layby.peek.fuel import Fuel
-from layby.peek.offload import OffloadDriver, observe_phases
+from layby.peek.offload import OffloadDriver, fill_profile, observe_phases
 from layby.peek.pending import PeekState, PendingPeek
 from layby.peek.pool import WalkPool
 from layby.peek.scan import Complete, PeekScan, Suspended
@@ -50,6 +50,8 @@ class ServingWorker:
         self._sweep = Sweep(parameters, self._is_ready, self._serve)
         self._offload = OffloadDriver(pool, parameters, metrics, clock, self.request_activation)
         self._activation_requested = False
+        self._checked_at = 0.0
+        """When the peek whose turn it is was asked whether it is ready."""
         self._served: PeekResponse | None = None
         """The answer that `_serve` came to, until its caller takes it; None: handed to the driver."""
         self._arriving: PendingPeek | None = None
@@ -115,13 +117,16 @@ class ServingWorker:
                 self.request_activation()
 
     def _is_ready(self, pending: PendingPeek) -> bool:
+        self._checked_at = self._clock()
         return isinstance(pending.target, tuple) or self._state.upper > pending.spec.timestamp
 
     def _serve(self, pending: PendingPeek, fuel: Fuel) -> int:
         """Run the inline slice of a ready peek; return the positions visited."""
         start = self._clock()
+        pending.frontier_seconds = start - self._checked_at
         positions = 0
         scan: PeekScan | None = None
+        ended: PeekScan | None = None
         response: PeekResponse | None
         try:
             snapshot = self._snapshot(pending)
@@ -145,15 +150,21 @@ class ServingWorker:
                 else:
                     response = Failed(outcome.error)
                 pending.state = PeekState.ANSWERED
-                self._metrics.walks_inline += 1
-                observe_phases(self._metrics, scan)
+                ended = scan
         except SqlError as error:
             pending.state = PeekState.ANSWERED
             response = Failed(error)
         except Exception as error:  # noqa: BLE001 - a bug in a walk must cost one peek, not the loop
             pending.state = PeekState.ANSWERED
             response = raised_response(scan, error)
-        self._metrics.total_seconds.observe(self._clock() - start)
+        pending.inline_seconds = self._clock() - start
+        pending.inline_positions = positions
+        self._metrics.total_seconds.observe(pending.inline_seconds)
+        if ended is not None:
+            self._metrics.walks_inline += 1
+            observe_phases(self._metrics, pending, ended)
+            if pending.profile is not None:
+                fill_profile(pending.profile, "inline", pending, ended)
         if pending is self._arriving:
             self._served = response
         elif response is not None:

@@ -13,6 +13,7 @@ from layby.peek.pending import PeekState, PendingPeek
 from layby.peek.permits import PeekPermits, Ticket, permit_bound
 from layby.peek.pinned import PinnedBatches
 from layby.peek.pool import WalkPool
+from layby.peek.profile import PeekProfile
 from layby.peek.scan import PeekScan
 from layby.peek.walk import Walk, WalkLimits
 
@@ -143,7 +144,12 @@ class OffloadDriver:
         metrics.offload_seconds.observe(self._clock() - taken.taken_at)
         if not walk.raised:
             metrics.walks_offloaded += 1
-            observe_phases(metrics, walk.scan)
+            observe_phases(metrics, taken.pending, walk.scan)
+            profile = taken.pending.profile
+            if profile is not None:
+                profile.permit_wait_seconds = taken.granted_at - taken.taken_at
+                profile.offload_seconds = self._clock() - taken.taken_at
+                fill_profile(profile, "offloaded", taken.pending, walk.scan)
 
     def _export(self) -> None:
         metrics, permits = self._metrics, self._permits
@@ -157,9 +163,11 @@ class OffloadDriver:
         self._export()
 
 
-def observe_phases(metrics: PeekMetrics, scan: PeekScan) -> None:
+def observe_phases(metrics: PeekMetrics, pending: PendingPeek, scan: PeekScan) -> None:
     """Observe each phase of a walk that ended, once, over all its slices."""
     times = scan.times
+    metrics.frontier_check_seconds.observe(pending.frontier_seconds)
+    metrics.seek_fulfillment_seconds.observe(pending.frontier_seconds + pending.inline_seconds)
     metrics.error_scan_seconds.observe(times.errors)
     metrics.cursor_setup_seconds.observe(times.setup)
     metrics.row_iteration_seconds.observe(times.rows)
@@ -167,3 +175,14 @@ def observe_phases(metrics: PeekMetrics, scan: PeekScan) -> None:
     metrics.result_sort_seconds.observe(times.sort)
     metrics.result_sort_rows.observe(scan.count)
     metrics.row_collection_seconds.observe(times.collection)
+
+
+def fill_profile(profile: PeekProfile, substrate: str, pending: PendingPeek, scan: PeekScan) -> None:
+    """Note what a walk that ended on `substrate` came to."""
+    profile.substrate = substrate
+    profile.inline_positions = pending.inline_positions
+    profile.offloaded_positions = scan.positions - pending.inline_positions
+    profile.rows = scan.count
+    profile.frontier_seconds = pending.frontier_seconds
+    profile.inline_seconds = pending.inline_seconds
+    profile.times = scan.times

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from enum import Enum
+from typing import NamedTuple
 
 from layby.peek.answer import PeekResponse, RowEncoder
+from layby.peek.profile import PeekProfile
 from layby.peek.scan import PeekSpec
 from layby.trace.batch import Batch
 from layby.trace.bundle import Snapshot
@@ -22,14 +24,36 @@ class PeekState(Enum):
     CANCELLED = "cancelled"
 
 
+class Asker(NamedTuple):
+    """The session that asks a peek, by its process id, and its statement's text."""
+
+    session: int
+    query: str
+
+
 class PendingPeek:
     """One peek. `respond` is called once, on the loop, unless the answer came back from the call itself.
 
     `target` is the collection to read, or the batches of a constant one. `overlay` are updates of the
-    reader's own transaction, arranged like the target and visible at the peek's time.
+    reader's own transaction, arranged like the target and visible at the peek's time. `takes_stashed` says
+    that the reader can do with a `Stashed` answer; else it is always `Rows`.
     """
 
-    __slots__ = ("arrived", "encoder", "overlay", "respond", "spec", "state", "target")
+    __slots__ = (
+        "arrived",
+        "asker",
+        "encoder",
+        "frontier_seconds",
+        "inline_positions",
+        "inline_seconds",
+        "overlay",
+        "profile",
+        "respond",
+        "spec",
+        "state",
+        "takes_stashed",
+        "target",
+    )
 
     def __init__(
         self,
@@ -38,11 +62,23 @@ class PendingPeek:
         encoder: RowEncoder | None,
         respond: Callable[[PeekResponse], None],
         overlay: Snapshot | None = None,
+        *,
+        takes_stashed: bool = False,
     ) -> None:
         self.spec = spec
         self.target = target
         self.encoder = encoder
         self.respond = respond
         self.overlay = overlay
+        self.takes_stashed = takes_stashed
         self.state = PeekState.NEW
         self.arrived = 0.0
+        self.frontier_seconds = 0.0
+        """What it took to find that its index had reached its time."""
+        self.inline_seconds = 0.0
+        self.inline_positions = 0
+        """Of its slice on the serving loop."""
+        self.asker: Asker | None = None
+        """Who asks; told for a peek that was not answered at once."""
+        self.profile: PeekProfile | None = None
+        """What is filled in when the peek's walk ends, where somebody wants to know (EXPLAIN ANALYZE)."""
