@@ -66,8 +66,6 @@ class PeekMetrics:
         self.pinned_bytes = 0
         self.stashed = 0
         self.stash_bytes = 0
-        self.stashed = 0
-        self.stash_bytes = 0
         self.total_seconds = Histogram(
             "layby_index_peek_total_seconds",
             "The serving loop's own handling of an index peek. With the offload on, an expensive peek leaves "
@@ -146,17 +144,7 @@ class PeekCollector(Collector):
             "Index peeks whose rows went to the stash, wholly or in part.",
             value=metrics.stashed,
         )
-        yield CounterMetricFamily(
-            "layby_index_peek_stashed",
-            "Offloaded index peeks whose answer went to the stash.",
-            value=metrics.stashed,
-        )
         for name, help_, value in (
-            (
-                "layby_peek_stash_bytes",
-                "Bytes of stashed answers, as stored, that are waiting to be read.",
-                metrics.stash_bytes,
-            ),
             ("layby_index_peek_permits_in_use", "Walks that hold a permit.", metrics.permits_in_use),
             ("layby_index_peek_permits_queued", "Walks that wait for a permit.", metrics.permits_queued),
             (
