@@ -6,6 +6,7 @@ turn of the event loop, in which the worker collects the walks that have ended a
 
 from __future__ import annotations
 
+import logging
 import time
 from collections.abc import Callable
 
@@ -19,14 +20,25 @@ from layby.peek.offload import OffloadDriver, fill_profile, observe_phases
 from layby.peek.pending import PeekState, PendingPeek
 from layby.peek.pool import WalkPool
 from layby.peek.scan import Complete, PeekScan, Suspended
+from layby.peek.stash import Stash
 from layby.peek.sweep import Sweep, Turn
 from layby.peek.walk import raised_response
 from layby.trace.bundle import Snapshot
+
+log = logging.getLogger("layby.worker")
 
 
 def query_cancelled() -> SqlError:
     """Return the error of a peek that was cancelled."""
     return SqlError("57014", "canceling statement due to user request")
+
+
+def _respond(pending: PendingPeek, response: PeekResponse) -> None:
+    """Answer a peek; whatever that raises must not cost others their answers."""
+    try:
+        pending.respond(response)
+    except Exception:
+        log.exception("answering a peek raised")
 
 
 class ServingWorker:
@@ -40,6 +52,7 @@ class ServingWorker:
         metrics: PeekMetrics,
         schedule: Callable[[Callable[[], None]], None],
         clock: Callable[[], float] = time.perf_counter,
+        stash: Stash | None = None,
     ) -> None:
         """`schedule` runs a function in the next turn of the event loop."""
         self._state = state
@@ -48,7 +61,7 @@ class ServingWorker:
         self._schedule = schedule
         self._clock = clock
         self._sweep = Sweep(parameters, self._is_ready, self._serve)
-        self._offload = OffloadDriver(pool, parameters, metrics, clock, self.request_activation)
+        self._offload = OffloadDriver(pool, parameters, metrics, clock, self.request_activation, stash)
         self._activation_requested = False
         self._checked_at = 0.0
         """When the peek whose turn it is was asked whether it is ready."""
@@ -110,7 +123,7 @@ class ServingWorker:
         self._activation_requested = False
         self._sweep.refill()
         for pending, response in self._offload.collect():
-            pending.respond(response)
+            _respond(pending, response)
         if len(self._sweep):
             self._sweep.run()
             if self._sweep.starved:
@@ -168,7 +181,7 @@ class ServingWorker:
         if pending is self._arriving:
             self._served = response
         elif response is not None:
-            pending.respond(response)
+            _respond(pending, response)
         return positions
 
     def _snapshot(self, pending: PendingPeek) -> Snapshot:

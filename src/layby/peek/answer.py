@@ -10,6 +10,7 @@ from numpy.typing import NDArray
 
 from layby.errors import SqlError
 from layby.expr.finishing import finish
+from layby.peek.parts import StashHandle
 from layby.peek.scan import Complete, PeekScan
 from layby.types.column import Column
 
@@ -46,7 +47,16 @@ class Failed:
     error: SqlError
 
 
-PeekResponse = Rows | Failed
+@dataclass(frozen=True, slots=True)
+class Stashed:
+    """An answer in the stash: the rows of the handle, then `rest`, which never reached it; `count` in all."""
+
+    handle: StashHandle
+    rest: Rows
+    count: int
+
+
+PeekResponse = Rows | Failed | Stashed
 
 
 def build_answer(

@@ -8,13 +8,14 @@ from collections.abc import Callable, Iterator
 from layby.config import SystemParameters
 from layby.errors import SqlError
 from layby.metrics import PeekMetrics
-from layby.peek.answer import Failed, PeekResponse
+from layby.peek.answer import Failed, PeekResponse, Stashed
 from layby.peek.pending import PeekState, PendingPeek
 from layby.peek.permits import PeekPermits, Ticket, permit_bound
 from layby.peek.pinned import PinnedBatches
 from layby.peek.pool import WalkPool
 from layby.peek.profile import PeekProfile
 from layby.peek.scan import PeekScan
+from layby.peek.stash import Stash
 from layby.peek.walk import Walk, WalkLimits
 
 
@@ -48,12 +49,15 @@ class OffloadDriver:
         metrics: PeekMetrics,
         clock: Callable[[], float],
         request_activation: Callable[[], None],
+        stash: Stash | None = None,
     ) -> None:
+        """Without a `stash` every answer is held in memory."""
         self._pool = pool
         self._parameters = parameters
         self._metrics = metrics
         self._clock = clock
         self._request_activation = request_activation
+        self._stash = stash
         self._permits = PeekPermits(permit_bound(parameters.peek.permit_fraction, pool.size))
         self._pinned = PinnedBatches()
         self._taken: dict[PendingPeek, _Taken] = {}
@@ -78,7 +82,10 @@ class OffloadDriver:
 
     def take_over(self, pending: PendingPeek, scan: PeekScan) -> Failed | None:
         """Own `scan` from now on. A full permit queue is answered at once (53400)."""
-        walk = Walk(scan, pending.encoder, self._limits, clock=self._clock)
+        target = None
+        if self._stash is not None and pending.takes_stashed and pending.spec.streams:
+            target = self._stash.target()
+        walk = Walk(scan, pending.encoder, self._limits, clock=self._clock, stash=target)
         taken = _Taken(pending, walk, self._clock())
         self._pinned.pin(scan.batches)
         self._taken[pending] = taken
@@ -111,10 +118,13 @@ class OffloadDriver:
         while self._ended:
             taken = self._ended.popleft()
             pending = taken.pending
-            if taken.walk.response is not None and pending.state is PeekState.WALKING:
+            response = taken.walk.response
+            if response is not None and pending.state is PeekState.WALKING:
                 pending.state = PeekState.ANSWERED
                 self._observe(taken)
-                answers.append((pending, taken.walk.response))
+                answers.append((pending, response))
+            elif isinstance(response, Stashed) and self._stash is not None:
+                self._stash.discard(response)
         return answers
 
     def _limits(self) -> WalkLimits:
@@ -130,8 +140,18 @@ class OffloadDriver:
         """The walk is over, on whatever way: its permit and its batches are free again."""
         self._let_go(taken)
         self._export()
+        self._account_stash(taken.walk)
         self._ended.append(taken)
         self._request_activation()
+
+    def _account_stash(self, walk: Walk) -> None:
+        """See to the parts that a walk wrote; one that raised may have died before it deleted its own."""
+        if self._stash is None:
+            return
+        if isinstance(walk.response, Stashed):
+            self._stash.hold(walk.response)
+        elif walk.raised and walk.stash is not None:
+            self._stash.clear(walk.stash)
 
     def _let_go(self, taken: _Taken) -> None:
         if self._taken.pop(taken.pending, None) is not None:
@@ -144,6 +164,7 @@ class OffloadDriver:
         metrics.offload_seconds.observe(self._clock() - taken.taken_at)
         if not walk.raised:
             metrics.walks_offloaded += 1
+            metrics.stashed += isinstance(walk.response, Stashed)
             observe_phases(metrics, taken.pending, walk.scan)
             profile = taken.pending.profile
             if profile is not None:

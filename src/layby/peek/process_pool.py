@@ -12,6 +12,7 @@ import asyncio
 import logging
 from collections import deque
 from collections.abc import Callable
+from dataclasses import replace
 from typing import Final
 
 from layby.config import PeekParameters
@@ -20,13 +21,18 @@ from layby.memory.channel import ChannelClosedError
 from layby.memory.child import Child
 from layby.memory.control_page import ControlPage
 from layby.memory.shared_arena import SharedArena
-from layby.peek.answer import EncodedRows, Failed, PeekResponse, Rows
+from layby.peek.answer import EncodedRows, Failed, PeekResponse, Rows, Stashed
 from layby.peek.walk import Walk
 from layby.peek.walk_process import (
     FIRST_WALKER_SLOT,
     GRANULARITY_SLOT,
     POSITION_LIMIT_SLOT,
+    PROGRESS_NUMBER_SLOT,
+    PROGRESS_POSITIONS_SLOT,
+    PROGRESS_ROWS_SLOT,
     RESULT_SIZE_SLOT,
+    STASH_THRESHOLD_SLOT,
+    Ready,
     Setup,
     WalkEnded,
     WalkRequest,
@@ -53,6 +59,8 @@ class _Walker:
         self.number = 0
         self.walk: Walk | None = None
         self.done: Callable[[], None] | None = None
+        self.progress: ControlPage | None = None
+        """Where the process shows how far its walk is; None until it has told."""
         self.channel.send(Setup(page, slot, nice))
 
 
@@ -103,6 +111,7 @@ class ProcessWalkPool:
         self._page[GRANULARITY_SLOT] = parameters.yield_granularity
         self._page[RESULT_SIZE_SLOT] = parameters.max_result_size
         self._page[POSITION_LIMIT_SLOT] = parameters.row_iteration_limit
+        self._page[STASH_THRESHOLD_SLOT] = parameters.stash_threshold_bytes if parameters.stash else -1
 
     def submit(self, walk: Walk, done: Callable[[], None]) -> None:
         """Hand `walk` to an idle process, or keep it for the next that is."""
@@ -139,9 +148,10 @@ class ProcessWalkPool:
             self._number += 1
             walker.number, walker.walk, walker.done = self._number, walk, done
             walk.on_cancel = self._canceller(walker, self._number)
+            walk.progress_elsewhere = _progress(walker, walk)
             try:
                 walk.scan.place_found(self._arena)
-                walker.channel.send(WalkRequest(self._number, walk.scan, walk.encoder))
+                walker.channel.send(WalkRequest(self._number, walk.scan, walk.encoder, walk.stash))
             except ChannelClosedError:
                 self._died(walker)
             except Exception as error:
@@ -165,7 +175,11 @@ class ProcessWalkPool:
         try:
             walker.channel.read(wait=False)
             while messages := walker.channel.received():
-                self._ended(walker, messages[0])
+                message = messages[0]
+                if isinstance(message, Ready):
+                    walker.progress = message.page
+                else:
+                    self._ended(walker, message)
         except ChannelClosedError:
             self._died(walker)
 
@@ -178,9 +192,10 @@ class ProcessWalkPool:
         walk.scan.times = ended.times
         walk.scan.found_rows(ended.found)
         response = ended.response
-        if isinstance(response, Rows) and ended.wire is not None:
-            data, ends = ended.wire
-            response = Rows(response.count, (), EncodedRows(data.data, ends, response.count))
+        if isinstance(response, Rows):
+            response = _with_wire(response, ended)
+        elif isinstance(response, Stashed):
+            response = replace(response, rest=_with_wire(response.rest, ended))
         self._over(walker, response)
 
     def _over(self, walker: _Walker, response: PeekResponse | None) -> None:
@@ -189,7 +204,7 @@ class ProcessWalkPool:
         self._idle.append(walker)
         if walk is not None and done is not None:
             walk.response = response
-            walk.on_cancel = None
+            walk.on_cancel = walk.progress_elsewhere = None
             done()
         self._hand_over()
 
@@ -210,6 +225,7 @@ class ProcessWalkPool:
         walker.walk = walker.done = None
         if walk is not None and done is not None:
             walk.raised = True
+            walk.on_cancel = walk.progress_elsewhere = None
             name = walk.scan.spec.collection
             walk.response = Failed(InternalError(f'the process that walked "{name}" died'))
             done()
@@ -224,3 +240,24 @@ class ProcessWalkPool:
                 except ChannelClosedError:
                     self._died(walker)
         self._housekeeping = self._loop.call_later(_HOUSEKEEPING_S, self._keep_house)
+
+
+def _with_wire(rows: Rows, ended: WalkEnded) -> Rows:
+    """Return rows with the encoded ones that came in a segment, where they did."""
+    if ended.wire is None:
+        return rows
+    data, ends = ended.wire
+    return Rows(rows.count, (), EncodedRows(data.data, ends, rows.count))
+
+
+def _progress(walker: _Walker, walk: Walk) -> Callable[[], tuple[int, int]]:
+    """Return what tells how far `walk`, which has just been handed over, is in its process."""
+    number, scan = walker.number, walk.scan
+
+    def progress() -> tuple[int, int]:
+        page = walker.progress
+        if page is None or page[PROGRESS_NUMBER_SLOT] != number:
+            return scan.positions, scan.count
+        return page[PROGRESS_POSITIONS_SLOT], page[PROGRESS_ROWS_SLOT]
+
+    return progress

@@ -58,6 +58,11 @@ class PeekSpec:
     mfp: Mfp
     finishing: Finishing
 
+    @property
+    def streams(self) -> bool:
+        """Whether rows can be finished in the order in which they are found, before all of them are."""
+        return self.ordered or not self.finishing.order_by
+
 
 @dataclass(frozen=True, slots=True)
 class Suspended:
@@ -136,6 +141,11 @@ class PeekScan:
         plain = all(batch.inserts_only for batch in snapshot.oks)
         self._groups = None if plain else Groups(snapshot.oks[0].layout, reverse=spec.reverse)
         self._found = _Found()
+        self.batch_bytes: int | None = None
+        """Size of found rows past which a step ends, so that its driver can take them."""
+        self._taken = 0
+        self._taken_bytes = 0
+        """The rows that `take_found` has handed over."""
         self._raised: list[SqlError] = []
         self._kernel: MfpKernel | None = None
         finishing = spec.finishing
@@ -157,12 +167,13 @@ class PeekScan:
 
     @property
     def count(self) -> int:
-        """Rows found so far."""
-        return self._found.count
+        """Rows found so far, those handed over included."""
+        return self._taken + self._found.count
 
     def found_rows(self, count: int) -> None:
         """Take over how many rows were found where the scan was walked on, for the metrics."""
         self._found = _Found([], count, 0)
+        self._taken = 0
 
     def place_found(self, arena: Arena) -> None:
         """Put the rows found so far into `arena`: the scan then crosses to another process by reference."""
@@ -171,8 +182,21 @@ class PeekScan:
 
     @property
     def nbytes(self) -> int:
-        """Size of the rows found so far, as an answer would store them."""
+        """Size of the rows that the scan holds, as an answer would store them."""
         return self._found.nbytes
+
+    def take_found(self) -> Complete | ScanFailed:
+        """Hand over the rows that a suspended scan holds; it goes on without them.
+
+        Whoever takes them gives them to the client in the end, so here the errors must be at their end.
+        """
+        failed = self._errors_unread("handed rows over")
+        if failed is not None:
+            return failed
+        found, self._found = self._found, _Found()
+        self._taken += found.count
+        self._taken_bytes += found.nbytes
+        return Complete(_joined(found.chunks), found.count)
 
     @property
     def batches(self) -> tuple[Batch, ...]:
@@ -242,10 +266,12 @@ class PeekScan:
             if self._outcome is not None:
                 return
             if self._ends_early:
-                if self._wanted is not None and self._found.count >= self._wanted:
+                if self._wanted is not None and self.count >= self._wanted:
                     self._complete()
                     return
                 self._next_chunk = min(CHUNK, 2 * self._next_chunk)
+            if self.batch_bytes is not None and self._found.nbytes > self.batch_bytes:
+                return
 
     def _next_fuel(self, fuel: Fuel, most: int) -> int:
         """Return what the next visit may cost: up to the position limit, then the one that passes it."""
@@ -330,7 +356,8 @@ class PeekScan:
                 total = int(sums.sum())
             # A row inserted a billion times must not be copied out before its size is known.
             size = sum(columns[i].nbytes for i in self.spec.mfp.output_columns)
-            if self._found.nbytes + size * total // count > self.max_result_size:
+            before = self._taken_bytes + self._found.nbytes
+            if before + size * total // count > self.max_result_size:
                 self._fail(self._too_large())
                 return
             repeated = np.repeat(np.arange(count), sums)
@@ -369,7 +396,7 @@ class PeekScan:
             found.nbytes += outputs[i].nbytes
         if self._wanted is not None and not self._ends_early and found.count >= 2 * self._wanted:
             self._thin()
-        if found.nbytes > self.max_result_size:
+        if self._taken_bytes + found.nbytes > self.max_result_size:
             self._fail(self._too_large())
 
     def _thin(self) -> None:
@@ -379,19 +406,26 @@ class PeekScan:
         self._found = _Found([columns], count, size)
 
     def _complete(self) -> None:
-        if self._errors_left:
-            # By construction the errors are at their end before a row is visited; an answer that relied on
-            # it wrongly would show rows of a collection that has an error.
-            error = InternalError("a peek completed before its error trace had been read")
-            log.error("%s: %s", self.spec.collection, error)
-            self._fail(error)
+        if self._errors_unread("completed") is not None:
             return
         self._outcome = Complete(_joined(self._found.chunks), self._found.count)
         self._found = _Found([], self._found.count, self._found.nbytes)
 
-    def _fail(self, error: SqlError) -> None:
-        self._outcome = ScanFailed(error)
+    def _errors_unread(self, done: str) -> ScanFailed | None:
+        """Fail where the errors are not at their end, which they are by construction before a row is visited.
+
+        An answer that relied on it wrongly would show rows of a collection that has an error.
+        """
+        if not self._errors_left:
+            return None
+        error = InternalError(f"a peek {done} before its error trace had been read")
+        log.error("%s: %s", self.spec.collection, error)
+        return self._fail(error)
+
+    def _fail(self, error: SqlError) -> ScanFailed:
+        self._outcome = failed = ScanFailed(error)
         self._found = _Found()
+        return failed
 
     def _negative(self) -> SqlError:
         error = InternalError(f'collection "{self.spec.collection}" has a row of negative multiplicity')

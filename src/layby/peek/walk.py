@@ -4,14 +4,17 @@ from __future__ import annotations
 
 import logging
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import NamedTuple
 
 from layby.config import PeekParameters
-from layby.errors import InternalError
-from layby.peek.answer import Failed, PeekResponse, RowEncoder, build_answer
+from layby.errors import InternalError, SqlError
+from layby.expr.finishing import finish_part
+from layby.peek.answer import EncodedRows, Failed, PeekResponse, RowEncoder, Rows, Stashed, build_answer
 from layby.peek.fuel import Fuel
-from layby.peek.scan import Complete, PeekScan, ScanFailed
+from layby.peek.scan import Complete, PeekScan, ScanFailed, ScanOutcome, Suspended
+from layby.peek.upload import PART_BYTES, StashTarget, Upload
+from layby.types.column import Column
 
 log = logging.getLogger("layby.peek")
 
@@ -22,12 +25,17 @@ class WalkLimits(NamedTuple):
     yield_granularity: int
     max_result_size: int
     row_iteration_limit: int
+    stash_threshold: int
+    """Bytes of found rows past which they go to the stash; negative where the stash is off."""
 
     @classmethod
     def of(cls, parameters: PeekParameters) -> WalkLimits:
         """Return those among the parameters in force."""
         return cls(
-            parameters.yield_granularity, parameters.max_result_size, parameters.row_iteration_limit
+            parameters.yield_granularity,
+            parameters.max_result_size,
+            parameters.row_iteration_limit,
+            parameters.stash_threshold_bytes if parameters.stash else -1,
         )
 
 
@@ -36,6 +44,10 @@ class Walk:
 
     Every `compute_index_peek_yield_granularity` positions it looks whether it has been cancelled and reads
     its limits again. `response` is None until it is over, and stays None where it was cancelled.
+
+    With a stash to write to, it hands the rows found over whenever they pass a size: first the threshold,
+    then, once there is a part, that of a part, since what it holds at its end waits in memory until the
+    client has read all the parts. Unless it ends with a `Stashed` answer it leaves no part behind.
     """
 
     def __init__(
@@ -45,18 +57,33 @@ class Walk:
         limits: Callable[[], WalkLimits],
         is_cancelled: Callable[[], bool] | None = None,
         clock: Callable[[], float] = time.perf_counter,
+        stash: StashTarget | None = None,
     ) -> None:
-        """`is_cancelled` is asked beside the walk's own `cancelled`, where the canceller is elsewhere."""
+        """`is_cancelled` is asked beside the walk's own `cancelled`, where the canceller is elsewhere.
+
+        `stash` may be given only where the finishing streams.
+        """
         self.scan = scan
         self.encoder = encoder
+        self.stash = stash
         self.response: PeekResponse | None = None
         self.raised = False
         self.cancelled = False
         self.on_cancel: Callable[[], None] | None = None
         """What tells the place where the walk runs, where it cannot see `cancelled`."""
+        self.progress_elsewhere: Callable[[], tuple[int, int]] | None = None
+        """What tells positions and rows, where the walk runs on another copy of the scan."""
         self._limits = limits
         self._is_cancelled = is_cancelled
         self._clock = clock
+        self._upload = None if stash is None else Upload(stash)
+
+    @property
+    def progress(self) -> tuple[int, int]:
+        """Positions visited and rows found so far, at most one granularity old."""
+        if self.progress_elsewhere is not None:
+            return self.progress_elsewhere()
+        return self.scan.positions, self.scan.count
 
     def cancel(self) -> None:
         """Have the walk stop within one granularity."""
@@ -66,21 +93,89 @@ class Walk:
 
     def step(self) -> bool:
         """Visit one granularity; True when there is nothing left to do. Never raises."""
-        if self.cancelled or (self._is_cancelled is not None and self._is_cancelled()):
+        upload = self._upload
+        if self._stopped():
+            if upload is not None:
+                upload.discard()
             return True
         try:
             limits = self._limits()
             self.scan.max_result_size = limits.max_result_size
             self.scan.position_limit = limits.row_iteration_limit
-            outcome = self.scan.step(Fuel(limits.yield_granularity))
-            if isinstance(outcome, Complete):
-                self.response = build_answer(self.scan, outcome, self.encoder, self._clock)
-            elif isinstance(outcome, ScanFailed):
+            if upload is None:
+                outcome = self.scan.step(Fuel(limits.yield_granularity))
+                if isinstance(outcome, Complete):
+                    self.response = build_answer(self.scan, outcome, self.encoder, self._clock)
+            else:
+                outcome = self._step_to_stash(upload, limits)
+            if isinstance(outcome, ScanFailed):
                 self.response = Failed(outcome.error)
         except Exception as error:  # noqa: BLE001 - a bug in a walk must cost one peek, not the pool
             self.raised = True
             self.response = raised_response(self.scan, error)
-        return self.response is not None
+        if self.response is None:
+            return False
+        if upload is not None and not isinstance(self.response, Stashed):
+            upload.discard()
+        return True
+
+    def _stopped(self) -> bool:
+        return self.cancelled or (self._is_cancelled is not None and self._is_cancelled())
+
+    def _step_to_stash(self, upload: Upload, limits: WalkLimits) -> ScanOutcome:
+        """Step the scan and hand over what it holds, where that is enough or the end."""
+        scan = self.scan
+        limit = limits.stash_threshold if limits.stash_threshold >= 0 else None
+        if upload.opened:
+            limit = PART_BYTES if limit is None else min(limit, PART_BYTES)
+        scan.batch_bytes = limit
+        outcome = scan.step(Fuel(limits.yield_granularity))
+        full = limit is not None and scan.nbytes > limit
+        if isinstance(outcome, Complete):
+            if full or upload.opened:
+                self._end_in_stash(upload, outcome, full=full)
+            else:
+                self.response = build_answer(scan, outcome, self.encoder, self._clock)
+        elif isinstance(outcome, Suspended) and full:
+            found = scan.take_found()
+            if isinstance(found, ScanFailed):
+                return found
+            self._write(upload, *self._cut(found))
+        return outcome
+
+    def _end_in_stash(self, upload: Upload, found: Complete, *, full: bool) -> None:
+        """Answer with the parts written and the rows found last, written too where they are many."""
+        columns, count = self._cut(found)
+        if full and count:
+            if not self._write(upload, columns, count):
+                return
+            columns, count = tuple(column.slice(0, 0) for column in columns), 0
+        start = self._clock()
+        if self.encoder is None:
+            rest = Rows(count, columns)
+        else:
+            rest = Rows(count, (), self.encoder(columns, count) if count else EncodedRows(b"", (), 0))
+        self.scan.times.collection += self._clock() - start
+        handle = upload.handle
+        self.response = Stashed(handle, rest, handle.count + count) if upload.opened else rest
+
+    def _cut(self, found: Complete) -> tuple[tuple[Column, ...], int]:
+        """Return what the answer has of the rows found last."""
+        if not found.count:
+            return (), 0
+        before = self.scan.count - found.count
+        return finish_part(self.scan.spec.finishing, found.columns, found.count, before)
+
+    def _write(self, upload: Upload, columns: Sequence[Column], count: int) -> bool:
+        """Write rows to the stash; False where that failed, which is the answer then, or was cancelled."""
+        start = self._clock()
+        try:
+            return not count or upload.write(columns, count, self._stopped)
+        except SqlError as error:
+            self.response = Failed(error)
+            return False
+        finally:
+            self.scan.times.collection += self._clock() - start
 
 
 def raised_response(scan: PeekScan | None, error: Exception) -> Failed:

@@ -9,6 +9,7 @@ from __future__ import annotations
 import contextlib
 import gc
 import os
+from dataclasses import replace
 from typing import Final, NamedTuple
 
 import numpy as np
@@ -19,16 +20,23 @@ from layby.memory.channel import Channel, ChannelClosedError
 from layby.memory.child import start_child
 from layby.memory.control_page import ControlPage
 from layby.memory.shared_arena import SharedArena
-from layby.peek.answer import PeekResponse, RowEncoder, Rows
+from layby.peek.answer import PeekResponse, RowEncoder, Rows, Stashed
 from layby.peek.scan import PeekScan, PhaseTimes
+from layby.peek.upload import StashTarget
 from layby.peek.walk import Walk, WalkLimits
 from layby.trace.batch import Batch
 
 GRANULARITY_SLOT: Final = 0
 RESULT_SIZE_SLOT: Final = 1
 POSITION_LIMIT_SLOT: Final = 2
+STASH_THRESHOLD_SLOT: Final = 3
 FIRST_WALKER_SLOT: Final = 8
 """Where walker 0 reads the number of the walk that it shall cancel; the others follow."""
+
+PROGRESS_NUMBER_SLOT: Final = 0
+PROGRESS_POSITIONS_SLOT: Final = 1
+PROGRESS_ROWS_SLOT: Final = 2
+"""Of the page that a walk process writes: which walk it is at, and its positions and rows so far."""
 
 _INLINE_ANSWER: Final = 32_768
 """Bytes up to which an answer travels in the message itself."""
@@ -42,12 +50,19 @@ class Setup(NamedTuple):
     nice: int
 
 
+class Ready(NamedTuple):
+    """The first message from a walk process: the page on which it shows how far its walk is."""
+
+    page: ControlPage
+
+
 class WalkRequest(NamedTuple):
     """A scan to be walked to its end; None keeps the channel's housekeeping going."""
 
     number: int
     scan: PeekScan
     encoder: RowEncoder | None
+    stash: StashTarget | None
 
 
 class WalkEnded(NamedTuple):
@@ -56,7 +71,8 @@ class WalkEnded(NamedTuple):
     number: int
     response: PeekResponse | None
     wire: tuple[NDArray[np.uint8], NDArray[np.int64]] | None
-    """A large encoded answer, in a segment: its bytes, and where each row ends. `response` is without it."""
+    """A large encoded answer, or the rest of a stashed one, in a segment: its bytes, and where each row ends.
+    `response` is without it."""
     raised: bool
     positions: int
     found: int
@@ -67,11 +83,17 @@ def run(channel: Channel) -> None:
     """Serve walk requests until the channel closes."""
     setup: Setup = channel.receive()
     os.nice(setup.nice)
-    page = setup.page
+    page, progress = setup.page, ControlPage.create()
+    channel.send(Ready(progress))
     arena = SharedArena()
 
     def limits() -> WalkLimits:
-        return WalkLimits(page[GRANULARITY_SLOT], page[RESULT_SIZE_SLOT], page[POSITION_LIMIT_SLOT])
+        return WalkLimits(
+            page[GRANULARITY_SLOT],
+            page[RESULT_SIZE_SLOT],
+            page[POSITION_LIMIT_SLOT],
+            page[STASH_THRESHOLD_SLOT],
+        )
 
     while True:
         request: WalkRequest | None = channel.receive()
@@ -82,13 +104,18 @@ def run(channel: Channel) -> None:
         def is_cancelled(number: int = number) -> bool:
             return page[setup.slot] == number
 
-        walk = Walk(request.scan, request.encoder, limits, is_cancelled)
-        while not walk.step():
-            pass
+        walk = Walk(request.scan, request.encoder, limits, is_cancelled, stash=request.stash)
+        progress[PROGRESS_NUMBER_SLOT] = 0
         scan = walk.scan
+        while not walk.step():
+            progress[PROGRESS_POSITIONS_SLOT], progress[PROGRESS_ROWS_SLOT] = scan.positions, scan.count
+            progress[PROGRESS_NUMBER_SLOT] = number
         response, wire = walk.response, None
         if isinstance(response, Rows):
             response, wire = _placed(response, arena)
+        elif isinstance(response, Stashed):
+            rest, wire = _placed(response.rest, arena)
+            response = replace(response, rest=rest)
         channel.send(WalkEnded(number, response, wire, walk.raised, scan.positions, scan.count, scan.times))
         # Let go of the batches before waiting: this process must not be the last to hold them.
         del request, walk, scan, response, wire
