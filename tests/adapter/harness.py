@@ -52,6 +52,17 @@ def encoder_for(desc: ResultDesc, copy: CopyOptions | None = None) -> RowEncoder
     return encode
 
 
+class FakeTimer:
+    """A timer that is called off by taking it off the loop's list."""
+
+    def __init__(self, loop: FakeLoop, entry: tuple[float, Callable[[], object]]) -> None:
+        self._loop, self._entry = loop, entry
+
+    def cancel(self) -> None:
+        if self._entry in self._loop.timers:
+            self._loop.timers.remove(self._entry)
+
+
 class FakeLoop:
     """An event loop whose turns and timers the test takes."""
 
@@ -64,8 +75,9 @@ class FakeLoop:
 
     call_soon_threadsafe = call_soon
 
-    def call_later(self, delay: float, callback: Callable[[], object], /) -> None:
+    def call_later(self, delay: float, callback: Callable[[], object], /) -> FakeTimer:
         self.timers.append((delay, callback))
+        return FakeTimer(self, self.timers[-1])
 
     def turn(self) -> bool:
         """Take one turn: what was scheduled before it; False where there was nothing."""
@@ -134,6 +146,7 @@ class Server:
         coordinator = self.coordinator
         assert coordinator.locks.held() == 0
         assert coordinator._snapshots == {}
+        assert self.loop.timers == []
         assert coordinator.reserved_names == set()
         assert coordinator.dropped_names == {}
         assert coordinator.worker.waiting == 0

@@ -174,6 +174,22 @@ def test_a_large_write_that_cannot_be_sorted_is_answered(
     assert client.run("INSERT INTO t SELECT g FROM generate_series(1, 5000) AS g") == "INSERT 0 5000"
 
 
+def test_writes_that_cannot_be_put_together_are_answered_and_hold_nobody_up(
+    server: Server, client: Client, other: Client, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    client.run("CREATE TABLE t (a int PRIMARY KEY)")
+
+    def together(_group: object) -> None:
+        raise BrokenError
+
+    monkeypatch.setattr(commit, "_together", together)
+    queries = [client.send("INSERT INTO t VALUES (1)"), other.send("INSERT INTO t VALUES (2)")]
+    server.settle()
+    assert [q.error is not None and q.error.sqlstate for q in queries] == ["XX000"] * 2
+    monkeypatch.undo()
+    assert client.run("INSERT INTO t VALUES (1)") == "INSERT 0 1"
+
+
 def test_a_check_that_raises_is_answered(client: Client, monkeypatch: pytest.MonkeyPatch) -> None:
     client.run("CREATE TABLE t (a int PRIMARY KEY)")
 

@@ -256,6 +256,17 @@ def test_a_block_reads_past_indexes_that_are_younger_than_its_snapshot(client: C
     assert client.run("SELECT a FROM u WHERE a = 1") == []
 
 
+def test_a_table_younger_than_a_blocks_snapshot_is_empty_to_it(client: Client, other: Client) -> None:
+    client.run("BEGIN")
+    assert client.run("SELECT a FROM t") == []
+    other.run("INSERT INTO t VALUES (1, 'x')")
+    other.run("CREATE TABLE u (a int PRIMARY KEY)")
+    other.run("INSERT INTO u VALUES (1)")
+    assert client.run("SELECT a FROM u WHERE a = 1") == []
+    client.run("COMMIT")
+    assert client.run("SELECT a FROM u WHERE a = 1") == [(1,)]
+
+
 def test_a_statement_that_fails_later_fails_its_block(server: Server, client: Client) -> None:
     client.run("ALTER SYSTEM SET compute_index_peek_inline_budget = 1")
     client.run("INSERT INTO t SELECT g, 'x' FROM generate_series(1, 100) AS g")

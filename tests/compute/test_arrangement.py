@@ -108,3 +108,12 @@ def test_a_stamp_gives_sorted_updates_their_commit_time() -> None:
     assert contents(after.errs) == [(("22012", 'index "i": division by zero'), 40, 1)]
     for batch in (after.oks, after.errs):
         assert (batch.lower, batch.upper) == (30, 41)
+
+
+def test_of_two_keys_that_raise_for_one_row_the_first_is_its_error() -> None:
+    keys = (key_of("10 / a"), key_of("(a - 1) * 2147483647 * 2"))
+    stored = (*keys, ColumnRef(0, INTEGER), ColumnRef(1, TEXT))
+    layout = Layout(tuple(e.type for e in stored), (ASCENDING, ASCENDING))
+    both = arranged(ArrangementDesc(7, 1, "i", stored, layout), updates((0, "x", 1), (1, "y", 1)))
+    assert contents(both.oks) == [((10, 0, 1, "y"), 5, 1)]
+    assert contents(both.errs) == [(("22012", 'index "i": division by zero'), 5, 1)]

@@ -128,11 +128,20 @@ class GroupCommit:
             else:
                 small.append(request)
         if small:
-            self._commit_together(small, _together(small))
+            self._commit_together(small)
         for request in large:
-            self._commit_together([request], request.writes)
+            self._commit_together([request])
 
-    def _commit_together(self, requests: list[CommitRequest], writes: tuple[TableWrite, ...]) -> None:
+    def _commit_together(self, requests: list[CommitRequest]) -> None:
+        try:
+            writes = requests[0].writes if len(requests) == 1 else _together(requests)
+        except Exception as raised:
+            log.exception("putting writes together raised")
+            error = InternalError(f"putting writes together raised {type(raised).__name__}: {raised}")
+            for request in requests:
+                request.done(error)
+            return
+        # A time once handed out has to be applied: later groups wait for it.
         self._last = at = self._oracle.next()
 
         def applied(error: SqlError | None) -> None:

@@ -19,6 +19,7 @@ from layby.adapter.commit import (
     UniqueCheck,
     now_ms,
 )
+from layby.adapter.execution import Timer
 from layby.adapter.jobs import SortWrites
 from layby.adapter.locks import LockMode, LockOwner, TableLocks
 from layby.adapter.session import Session
@@ -54,7 +55,7 @@ class Loop(Protocol):
     def call_soon_threadsafe(self, callback: Callable[[], object], /) -> object:
         """Call a function in the next turn; from any thread. Raises RuntimeError once the loop is closed."""
 
-    def call_later(self, delay: float, callback: Callable[[], object], /) -> object:
+    def call_later(self, delay: float, callback: Callable[[], object], /) -> Timer:
         """Call a function in `delay` seconds."""
 
 

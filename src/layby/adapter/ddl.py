@@ -71,6 +71,8 @@ def create_table(session: Session, plan: CreateTablePlan, execution: Execution) 
             _release_table(coordinator, table)
             execution.fail(failure)
             return
+        for index in table.indexes:
+            coordinator.index_built(index)
         coordinator.change_catalog(put=(table,))
         transaction.undo.append(lambda: _take_away(coordinator, table))
         execution.finish(CommandOutcome("CREATE TABLE"))

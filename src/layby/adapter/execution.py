@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable
+from typing import Protocol
 
 from layby.adapter.outcome import FailureOutcome, Outcome
 from layby.errors import InternalError, SqlError
@@ -11,14 +12,21 @@ from layby.errors import InternalError, SqlError
 log = logging.getLogger("layby.session")
 
 
+class Timer(Protocol):
+    """A call that an event loop has been asked for."""
+
+    def cancel(self) -> object:
+        """Want it no more."""
+
+
 class Execution:
     """Joins the two ways an outcome takes: returned from the call, or by callback once that has returned.
 
     `cancel` is what ends the part under way (a pending peek, a wait for a lock); None where it cannot be
-    ended any more, as a commit.
+    ended any more, as a commit. `timeout` is called off when the statement ends.
     """
 
-    __slots__ = ("_deferred", "_on_outcome", "cancel", "ended", "result")
+    __slots__ = ("_deferred", "_on_outcome", "cancel", "ended", "result", "timeout")
 
     def __init__(self, on_outcome: Callable[[Outcome], None]) -> None:
         self._on_outcome = on_outcome
@@ -26,6 +34,7 @@ class Execution:
         self.ended = False
         self.result: Outcome | None = None
         self.cancel: Callable[[SqlError], None] | None = None
+        self.timeout: Timer | None = None
 
     def defer(self) -> Outcome | None:
         """Return the outcome if it is there; if not, the callback gets it."""
@@ -38,6 +47,8 @@ class Execution:
             return
         self.ended = True
         self.cancel = None
+        if self.timeout is not None:
+            self.timeout.cancel()
         if self._deferred:
             self._on_outcome(outcome)
         else:

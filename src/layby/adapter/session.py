@@ -564,7 +564,7 @@ class Session:
                 if self._execution is execution:
                     self.cancel(SqlError("57014", "canceling statement due to statement timeout"))
 
-            self.coordinator.loop.call_later(timeout / 1000, expire)
+            execution.timeout = self.coordinator.loop.call_later(timeout / 1000, expire)
 
 
 def _in_failed_block() -> SqlError:
