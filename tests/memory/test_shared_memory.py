@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import gc
 import mmap
 import os
@@ -9,15 +10,17 @@ import pickle
 import socket
 import subprocess
 import sys
+import threading
 import weakref
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
 
 from layby.memory.channel import Channel, ChannelClosedError
-from layby.memory.segment import Segment, segment_of
+from layby.memory.segment import Segment, mapped_bytes, segment_of
 from layby.memory.shared_arena import SharedArena
 from layby.trace.batch import Batch, build_batch
 from layby.trace.layout import Layout
@@ -241,3 +244,61 @@ def test_nothing_is_left_of_a_process_that_was_killed_with_segments_mapped() -> 
 
 def _maps(process: str) -> str:
     return Path(f"/proc/{process}/maps").read_text()
+
+
+def test_what_the_socket_does_not_take_at_once_is_kept_and_sent_in_order() -> None:
+    left, right = socket.socketpair(socket.AF_UNIX, socket.SOCK_STREAM)
+    sender, receiver = Channel(left), Channel(right)
+    arena = SharedArena()
+    large = bytes(range(256)) * 8_192
+    sender.send(large, wait=False)
+    assert sender.unsent
+    array = arena.place(np.arange(200_000))
+    sender.send(array, wait=False)
+    del array
+    gc.collect()
+    found: list[Any] = []
+    while sender.unsent:
+        receiver.read()
+        found.extend(receiver.received())
+        sender.flush()
+    while len(found) < 2:
+        receiver.read()
+        found.extend(receiver.received())
+    assert found[0] == large
+    assert found[1].tolist() == list(range(200_000))
+    sender.close()
+    receiver.close()
+
+
+def test_a_sender_that_waits_is_let_go_when_the_other_process_ends() -> None:
+    left, right = socket.socketpair(socket.AF_UNIX, socket.SOCK_STREAM)
+    left.setblocking(False)
+    sender = Channel(left)
+    failed = threading.Event()
+
+    def send() -> None:
+        with contextlib.suppress(ChannelClosedError):
+            sender.send(bytes(4 << 20))
+            return
+        failed.set()
+
+    thread = threading.Thread(target=send)
+    thread.start()
+    right.recv(1)
+    right.close()
+    thread.join(30)
+    assert failed.is_set()
+    sender.close()
+
+
+def test_segments_are_counted_once_however_often_they_are_mapped() -> None:
+    before = mapped_bytes()
+    segment = Segment.create(8_192)
+    assert mapped_bytes() == before + 8_192
+    again = Segment.map(segment.identity, os.dup(segment.fd), 8_192)
+    assert mapped_bytes() == before + 8_192
+    del segment
+    assert mapped_bytes() == before + 8_192
+    del again
+    assert mapped_bytes() == before

@@ -29,7 +29,7 @@ import numpy as np
 
 from layby.memory.segment import Segment, segment_of
 
-_HEAD: Final = struct.Struct("<IH")
+_HEAD: Final = struct.Struct("<QI")
 """Before each message: the bytes of the rest, and how many descriptors come with it."""
 
 _LENGTH: Final = struct.Struct("<I")
@@ -37,6 +37,7 @@ _LENGTH: Final = struct.Struct("<I")
 
 _MAX_FDS: Final = 200
 _READ: Final = 1 << 20
+_POLL_MS: Final = 1_000
 
 
 class ChannelClosedError(ConnectionError):
@@ -44,7 +45,10 @@ class ChannelClosedError(ConnectionError):
 
 
 class Channel:
-    """One end of a socket pair. Any thread may send; one receives."""
+    """One end of a socket pair. Any thread may send; one receives.
+
+    What is sent without waiting is kept until the socket takes it, in the order of its coming.
+    """
 
     def __init__(self, sock: socket.socket, shared_classes: tuple[type, ...] = ()) -> None:
         """`shared_classes` are immutable classes with weak references whose objects are sent once."""
@@ -59,9 +63,14 @@ class Channel:
         self._objects: dict[int, Any] = {}
         self._buffer = bytearray()
         self._fds: deque[int] = deque()
+        self._outgoing: deque[tuple[memoryview, list[Segment]]] = deque()
+        """What the socket has yet to take; the segments are kept open until their descriptors have gone."""
 
-    def send(self, message: object) -> None:
-        """Send a message; blocks while the socket is full. Raises ChannelClosedError."""
+    def send(self, message: object, *, wait: bool = True) -> None:
+        """Send a message; blocks while the socket is full, unless told not to `wait`.
+
+        What does not fit then is `unsent` until `flush` has sent it. Raises ChannelClosedError.
+        """
         with self._sending:
             gone = self._take_gone()
             body = io.BytesIO()
@@ -75,10 +84,18 @@ class Channel:
             head = b""
             if gone or fresh:
                 head = pickle.dumps((gone, [(s.identity, len(s)) for s in fresh]))
-            try:
-                self._write(_LENGTH.pack(len(head)) + head + body.getbuffer(), [s.fd for s in fresh])
-            except OSError as error:
-                raise ChannelClosedError(str(error)) from None
+            self._put(_LENGTH.pack(len(head)) + head + body.getbuffer(), fresh)
+            self._flush(wait=wait)
+
+    @property
+    def unsent(self) -> bool:
+        """Whether the socket has yet to take a part of what was sent without waiting."""
+        return bool(self._outgoing)
+
+    def flush(self) -> None:
+        """Send as much of what is unsent as the socket takes now. Raises ChannelClosedError."""
+        with self._sending:
+            self._flush(wait=False)
 
     @property
     def owes_notice(self) -> bool:
@@ -200,19 +217,44 @@ class Channel:
             gone.append((kind, number))
         return gone
 
-    def _write(self, payload: bytes, fds: list[int]) -> None:
-        data = memoryview(_HEAD.pack(len(payload), len(fds)) + payload)
+    def _put(self, payload: bytes, segments: list[Segment]) -> None:
+        data = memoryview(_HEAD.pack(len(payload), len(segments)) + payload)
         # Descriptors beyond what one system call takes go ahead with a byte each of the message.
-        while data:
-            some = fds[:_MAX_FDS]
-            part = data[:1] if len(fds) > _MAX_FDS else data
-            try:
-                sent = socket.send_fds(self.socket, [part], some) if some else self.socket.send(part)
-            except BlockingIOError:
-                # An event loop that watches the socket for reading makes it non-blocking for both.
-                select.select((), (self.socket,), ())
-                continue
-            data, fds = data[sent:], fds[len(some) :]
+        while len(segments) > _MAX_FDS:
+            self._outgoing.append((data[:1], segments[:_MAX_FDS]))
+            data, segments = data[1:], segments[_MAX_FDS:]
+        self._outgoing.append((data, segments))
+
+    def _flush(self, *, wait: bool) -> None:
+        try:
+            while self._outgoing:
+                data, segments = self._outgoing[0]
+                fds = [s.fd for s in segments]
+                try:
+                    if fds:
+                        sent = socket.send_fds(self.socket, [data], fds, socket.MSG_DONTWAIT)
+                    else:
+                        sent = self.socket.send(data, socket.MSG_DONTWAIT)
+                except BlockingIOError:
+                    if not wait:
+                        return
+                    self._wait_writable()
+                    continue
+                if sent == len(data):
+                    self._outgoing.popleft()
+                else:
+                    self._outgoing[0] = (data[sent:], [])
+        except OSError as error:
+            raise ChannelClosedError(str(error)) from None
+
+    def _wait_writable(self) -> None:
+        # Not `select`, which takes no descriptor above 1,023; not a blocking socket, since an event loop that
+        # watches it for reading makes it non-blocking for both.
+        if self.socket.fileno() < 0:
+            raise ChannelClosedError("the channel was closed")
+        poll = select.poll()
+        poll.register(self.socket, select.POLLOUT)
+        poll.poll(_POLL_MS)
 
 
 class _Pickler(pickle.Pickler):

@@ -7,12 +7,21 @@ import signal
 import socket
 import subprocess
 import sys
-from typing import Final
+from collections.abc import Callable
+from concurrent.futures import Future, ThreadPoolExecutor
+from typing import Final, TypeVar
 
 from layby.memory.channel import Channel
 
 _PR_SET_PDEATHSIG: Final = 1
 _END_S: Final = 5.0
+
+_T = TypeVar("_T")
+
+_apart = ThreadPoolExecutor(1, thread_name_prefix="layby-children")
+"""Starts and reaps children that are replaced: a start takes up to 5 ms, the end of a process with much
+mapped memory longer. One thread that lives as long as this process, since the kernel takes the end of the
+thread that started a child for the end of its parent."""
 
 
 class Child:
@@ -23,14 +32,18 @@ class Child:
 
     def __init__(self, module: str, shared_classes: tuple[type, ...]) -> None:
         """Start `main()` of a module: imported, not run with `-m`, so that its classes are in the child
-        those that messages from here name."""
+        those that messages from here name. Raises OSError."""
         ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_STREAM)
-        with theirs:
-            self.process = subprocess.Popen(
-                [sys.executable, "-c", f"from {module} import main; main()", str(theirs.fileno())],
-                pass_fds=(theirs.fileno(),),
-                stdin=subprocess.DEVNULL,
-            )
+        try:
+            with theirs:
+                self.process = subprocess.Popen(
+                    [sys.executable, "-c", f"from {module} import main; main()", str(theirs.fileno())],
+                    pass_fds=(theirs.fileno(),),
+                    stdin=subprocess.DEVNULL,
+                )
+        except BaseException:
+            ours.close()
+            raise
         self.channel = Channel(ours, shared_classes)
 
     @property
@@ -38,10 +51,14 @@ class Child:
         """The process's id."""
         return self.process.pid
 
-    def end(self) -> int:
-        """Close the channel, end the process, killing it where it does not react, and return its code."""
+    def terminate(self) -> None:
+        """Close the channel and ask the process to end."""
         self.channel.close()
         self.process.terminate()
+
+    def end(self) -> int:
+        """Close the channel, end the process, killing it where it does not react, and return its code."""
+        self.terminate()
         try:
             return self.process.wait(_END_S)
         except subprocess.TimeoutExpired:
@@ -51,6 +68,11 @@ class Child:
         """Kill the process and return its exit code."""
         self.process.kill()
         return self.process.wait()
+
+
+def run_apart(start: Callable[[], _T], then: Callable[[Future[_T]], None]) -> None:
+    """Start or reap a child away from the caller's thread; `then` gets the outcome on that other thread."""
+    _apart.submit(start).add_done_callback(then)
 
 
 def start_child() -> socket.socket:

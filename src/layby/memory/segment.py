@@ -23,12 +23,20 @@ _F_SEAL_FUTURE_WRITE: Final = 0x0010
 
 _numbers = itertools.count(1)
 
+_open: dict[int, tuple[int, int]] = {}
+"""By descriptor: identity and size of each segment that this process has mapped."""
+
+
+def mapped_bytes() -> int:
+    """Return the bytes of all segments that this process has mapped, each counted once; from any thread."""
+    return sum(dict(list(_open.values())).values())
+
 
 class Segment(mmap.mmap):
     """A mapped segment. `identity` is the same in every process that maps it."""
 
     identity: int
-    fd: int
+    fd: int = -1
     address: int
 
     @classmethod
@@ -57,11 +65,14 @@ class Segment(mmap.mmap):
     def _opened(self, identity: int, fd: int) -> Segment:
         self.identity = identity
         self.fd = fd
+        _open[fd] = (identity, len(self))
         self.address = np.frombuffer(self, np.uint8).__array_interface__["data"][0]
         return self
 
     def __del__(self) -> None:
-        os.close(self.fd)
+        if self.fd >= 0:  # else the mapping failed, and the descriptor is its opener's
+            _open.pop(self.fd, None)
+            os.close(self.fd)
 
     def view(self, offset: int, dtype: np.dtype[Any], length: int) -> Array:
         """Return an array over `length` items from `offset`; it keeps the segment mapped."""
