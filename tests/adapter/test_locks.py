@@ -326,6 +326,26 @@ def test_a_timeout_that_comes_late_ends_no_later_statement(
 
 
 @pytest.mark.usefixtures("tables")
+@pytest.mark.parametrize("how", ["ROLLBACK TO s", "SELECT 1 / 0"])
+def test_what_was_locked_after_a_savepoint_is_free_once_the_block_goes_back(
+    server: Server, client: Client, other: Client, how: str
+) -> None:
+    third = server.connect()
+    client.run("BEGIN; UPDATE t SET b = 1; SAVEPOINT s; UPDATE u SET b = 1")
+    held, freed = other.send("UPDATE t SET b = b + 10"), third.send("UPDATE u SET b = b + 20")
+    server.settle()
+    assert (held.done, freed.done) == (False, False)
+    client.send(how)
+    server.settle()
+    assert (held.done, freed.done) == (False, True)
+    client.run("ROLLBACK TO s")
+    client.run("COMMIT")
+    assert held.result() == "UPDATE 1"
+    assert client.run("SELECT b FROM t") == [(11,)]
+    assert client.run("SELECT b FROM u") == [(20,)]
+
+
+@pytest.mark.usefixtures("tables")
 def test_a_block_that_goes_back_to_a_savepoint_no_longer_waits_for_what_was_cancelled(
     server: Server, client: Client, other: Client
 ) -> None:

@@ -76,13 +76,17 @@ class TableLocks:
 
     def release_all(self, owner: LockOwner) -> None:
         """Give up all that `owner` holds or waits for, and let in whoever comes next."""
-        tables = set(owner.held)
+        self.release_but(owner, frozenset())
+
+    def release_but(self, owner: LockOwner, kept: frozenset[int]) -> None:
+        """Give up what `owner` waits for and all that it holds but some tables; let in whoever comes next."""
+        tables = set(owner.held) - kept
+        for table_id in tables:
+            del owner.held[table_id]
+            del self._locks[table_id].holders[owner]
         waited = self._leave_queue(owner)
         if waited is not None:
             tables.add(waited)
-        for table_id in owner.held:
-            del self._locks[table_id].holders[owner]
-        owner.held.clear()
         self._admit(sorted(tables))
 
     def _leave_queue(self, owner: LockOwner) -> int | None:

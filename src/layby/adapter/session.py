@@ -22,7 +22,8 @@ from layby.adapter.reads import read
 from layby.adapter.transaction import Transaction
 from layby.adapter.variables import REPORTED_FIXED, VARIABLES, SessionVariables, milliseconds
 from layby.errors import SqlError
-from layby.peek.answer import Failed, PeekResponse
+from layby.peek.answer import Failed, PeekResponse, RowEncoder, Rows, Stashed
+from layby.peek.stash import StashReader
 from layby.sql.parse import ParsedStatement
 from layby.sql.plan import (
     CopyPlan,
@@ -100,6 +101,8 @@ class Session:
         self._prepared: dict[str, _Prepared] = {}
         self._portals: dict[str, _Portal] = {}
         self._execution: Execution | None = None
+        self._readers: dict[StashReader, None] = {}
+        """Of the stashed answers that the client has not had to their end."""
         self._closed = False
         for name, value in parameters.items():
             if name.lower() in VARIABLES:
@@ -261,18 +264,28 @@ class Session:
         if transaction is None or transaction.failed:
             return
         if transaction.explicit:
-            transaction.failed = True
-            if not transaction.savepoints:  # to which the block can go back and go on
+            if transaction.savepoints:  # from the last of which on the block may be taken up again
+                self._roll_back_to(transaction, transaction.savepoints[-1].name)
+            else:
                 self._abort(transaction)
+            transaction.failed = True
         else:
             self._rolled_back(transaction)
 
     def cancel(self, error: SqlError | None = None) -> None:
-        """End what is in flight (57014); what cannot be ended any more goes on."""
+        """End what is in flight (57014), an answer on its way from the stash included.
+
+        What cannot be ended any more goes on.
+        """
+        error = error or SqlError("57014", "canceling statement due to user request")
         execution = self._execution
-        if execution is None or execution.ended or execution.cancel is None:
+        if execution is not None and not execution.ended:
+            if execution.cancel is not None:
+                execution.cancel(error)
             return
-        execution.cancel(error or SqlError("57014", "canceling statement due to user request"))
+        for reader in list(self._readers):
+            if reader.on_cancel is not None:
+                reader.on_cancel(error)
 
     def close(self) -> None:
         """End the session: cancel what is in flight and roll back."""
@@ -280,6 +293,8 @@ class Session:
             return
         self._closed = True
         self.cancel()
+        for reader in list(self._readers):
+            reader.close()
         if self._execution is None or self._execution.ended:
             self.roll_back()
         # What cannot be ended any more (a commit) goes on, and the transaction ends with it.
@@ -352,6 +367,16 @@ class Session:
             execution.fail,
         )
 
+    def open_stashed(self, stashed: Stashed, encoder: RowEncoder | None) -> StashReader:
+        """Return the reader of an answer; it is closed with the session at the latest."""
+        reader = self.coordinator.open_stashed(stashed, encoder)
+        if self._closed:
+            reader.close()
+        else:
+            self._readers[reader] = None
+            reader.on_closed = lambda: self._readers.pop(reader, None)
+        return reader
+
     def roll_back(self) -> None:
         """Roll the transaction under way back."""
         if self.transaction is not None:
@@ -403,14 +428,17 @@ class Session:
         def answered(response: PeekResponse) -> None:
             if isinstance(response, Failed):
                 execution.finish(FailureOutcome(response.error))
+                return
+            count = response.count
+            tag = f"SELECT {count}"
+            if isinstance(response, Rows):
+                execution.finish(RowsOutcome(desc, tag, count, response.encoded, response.columns))
             else:
-                execution.finish(
-                    RowsOutcome(
-                        desc, f"SELECT {response.count}", response.count, response.encoded, response.columns
-                    )
-                )
+                reader = self.open_stashed(response, encoder)
+                execution.finish(RowsOutcome(desc, tag, count, None, stash=reader))
 
-        read(self, plan, params, encoder_for(desc), execution, answered)
+        encoder = encoder_for(desc)
+        read(self, plan, params, encoder, execution, answered, takes_stashed=True)
 
     def _dispatch(
         self,
@@ -488,7 +516,7 @@ class Session:
             shown = "RELEASE SAVEPOINT" if kind == "release" else shown
             raise SqlError("25P01", f"{shown} can only be used in transaction blocks")
         if kind == "rollback to":
-            transaction.roll_back_to(name)
+            self._roll_back_to(transaction, name)
         elif transaction.failed:
             raise _in_failed_block()
         elif kind == "savepoint":
@@ -496,6 +524,10 @@ class Session:
         else:
             transaction.release_savepoint(name)
         execution.finish(CommandOutcome(tag))
+
+    def _roll_back_to(self, transaction: Transaction, name: str) -> None:
+        savepoint = transaction.roll_back_to(name)
+        self.coordinator.locks.release_but(transaction.owner, savepoint.held)
 
     def _rolled_back(self, transaction: Transaction) -> None:
         self._abort(transaction)

@@ -20,12 +20,13 @@ _EPOCH_US: Final = 946_684_800_000_000
 
 @dataclass(frozen=True, slots=True)
 class Savepoint:
-    """Where a transaction stood: its writes, and how many steps of DDL it had taken."""
+    """Where a transaction stood: its writes, how many steps of DDL it had taken, the tables it held."""
 
     name: str
     writes: Mapping[int, tuple[Updates, ...]]
     undo_count: int
     at_commit_count: int
+    held: frozenset[int]
 
 
 class Transaction:
@@ -63,14 +64,18 @@ class Transaction:
     def set_savepoint(self, name: str) -> None:
         """Remember where the transaction stands; a name may be set again, and hides the one before."""
         writes = {table_id: tuple(parts) for table_id, parts in self.writes.items()}
-        self.savepoints.append(Savepoint(name, writes, len(self.undo), len(self.at_commit)))
+        held = frozenset(self.owner.held)
+        self.savepoints.append(Savepoint(name, writes, len(self.undo), len(self.at_commit), held))
 
     def release_savepoint(self, name: str) -> None:
         """Forget a savepoint and those after it; raises SqlError 3B001 where there is none of that name."""
         del self.savepoints[self._savepoint(name) :]
 
-    def roll_back_to(self, name: str) -> None:
-        """Go back to where a savepoint was set, which stays; raises SqlError 3B001."""
+    def roll_back_to(self, name: str) -> Savepoint:
+        """Go back to where a savepoint was set, which stays; raises SqlError 3B001.
+
+        The locks taken since are the caller's to give up.
+        """
         at = self._savepoint(name)
         savepoint = self.savepoints[at]
         del self.savepoints[at + 1 :]
@@ -80,6 +85,7 @@ class Transaction:
         del self.at_commit[savepoint.at_commit_count :]
         self.writes = {table_id: list(parts) for table_id, parts in savepoint.writes.items()}
         self.failed = False
+        return savepoint
 
     def _savepoint(self, name: str) -> int:
         for at in range(len(self.savepoints) - 1, -1, -1):
