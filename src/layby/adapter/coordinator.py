@@ -33,7 +33,10 @@ from layby.compute.worker import ServingWorker
 from layby.config import SystemParameters
 from layby.errors import InternalError, SqlError
 from layby.metrics import PeekMetrics
+from layby.peek.answer import RowEncoder, Stashed
 from layby.peek.pool import ThreadWalkPool, WalkPool
+from layby.peek.stash import Stash, StashReader
+from layby.persist.blob import Blob
 from layby.sql.catalog import Catalog, Index, Table
 from layby.sql.system import SYSTEM_TABLES
 
@@ -74,15 +77,22 @@ class Coordinator:
         ] = ThreadMaintenanceRuntime,
         commits: Callable[[GroupCommit, ServingState], CommitDriver] = CommitThread,
         clock: Callable[[], int] = now_ms,
+        blob: Blob | None = None,
     ) -> None:
-        """Everything defaults to threads, a walk thread for each core; `clock` gives milliseconds."""
+        """Everything defaults to threads, a walk thread for each core; `clock` gives milliseconds.
+
+        `blob` is where large answers go, this coordinator's alone; without one they are held in memory.
+        """
         self.parameters = parameters
         self.metrics = metrics
         self.loop = loop
         self.state = ServingState(clock())
         self._compaction_frontier = self.state.upper - 1
         self.pool = pool or ThreadWalkPool(os.cpu_count() or 1, self.deliver)
-        self.worker = ServingWorker(self.state, parameters, self.pool, metrics, self._next_turn)
+        self._stash = None if blob is None else Stash(blob, self.run_apart, metrics)
+        self.worker = ServingWorker(
+            self.state, parameters, self.pool, metrics, self._next_turn, stash=self._stash
+        )
         self.maintenance = maintenance(self.state, lambda: self._compaction_frontier)
         oracle = Oracle(self.state.upper - 1, clock)
         self._commits = commits(GroupCommit(self.state, oracle, self.maintenance.submit), self.state)
@@ -249,6 +259,12 @@ class Coordinator:
         newest = self.worker.oldest_wait(self.state.upper - 1)
         self._compaction_frontier = min(self._snapshots.values(), default=newest)
         self._compaction_frontier = min(self._compaction_frontier, newest)
+
+    def open_stashed(self, stashed: Stashed, encoder: RowEncoder | None) -> StashReader:
+        """Return the reader of an answer that a peek came to, encoded as the peek's rest of it is."""
+        if self._stash is None:
+            raise InternalError("there is no stash")
+        return self._stash.open(stashed, encoder)
 
     # Writes
 

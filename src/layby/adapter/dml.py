@@ -16,7 +16,7 @@ from layby.adapter.reads import read
 from layby.compute.arrangement import Updates
 from layby.errors import InternalError, SqlError
 from layby.memory.arena import HEAP
-from layby.peek.answer import Failed, PeekResponse, Rows
+from layby.peek.answer import EncodedRows, Failed, PeekResponse, Rows, Stashed
 from layby.sql.plan import CopyPlan, DeletePlan, InsertPlan, UpdatePlan
 from layby.types.column import Column
 from layby.types.scalar import PhysicalValue
@@ -44,6 +44,8 @@ def run(
     def answered(response: PeekResponse) -> None:
         if isinstance(response, Failed):
             execution.finish(FailureOutcome(response.error))
+        elif isinstance(response, Stashed):
+            execution.fail(InternalError("a write came to rows in the stash"))
         else:
             execution.attempt(lambda: _keep(session, plan, response, execution))
 
@@ -115,13 +117,17 @@ def copy(session: Session, plan: CopyPlan, encoder_for: EncoderFor, execution: E
     def answered(response: PeekResponse) -> None:
         if isinstance(response, Failed):
             execution.finish(FailureOutcome(response.error))
+            return
+        tag, width = f"COPY {response.count}", len(select.columns)
+        if isinstance(response, Stashed):
+            reader = session.open_stashed(response, encoder)
+            execution.finish(CopyOutOutcome(tag, width, EncodedRows(b"", (), 0), header, reader))
         elif response.encoded is None:
             execution.fail(InternalError("COPY came to rows that are not encoded"))
         else:
-            tag = f"COPY {response.count}"
-            execution.finish(CopyOutOutcome(tag, len(select.columns), response.encoded, header))
+            execution.finish(CopyOutOutcome(tag, width, response.encoded, header))
 
-    read(session, select, (), encoder, execution, answered)
+    read(session, select, (), encoder, execution, answered, takes_stashed=True)
 
 
 def _copy_in(session: Session, plan: CopyPlan, execution: Execution) -> None:

@@ -8,6 +8,7 @@ from typing import Protocol
 
 from layby.errors import SqlError
 from layby.peek.answer import EncodedRows, RowEncoder
+from layby.peek.stash import StashReader
 from layby.sql.plan import CopyOptions
 from layby.types.column import Column
 from layby.types.relation import ColumnDesc
@@ -24,13 +25,17 @@ class EncoderFor(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class RowsOutcome:
-    """Rows, and the command tag that follows them; `encoded` where the execution had an encoder."""
+    """Rows, and the command tag that follows them; `encoded` where the execution had an encoder.
+
+    With a `stash` the rows are what that brings, piece by piece, and whoever takes the outcome closes it.
+    """
 
     desc: ResultDesc
     tag: str
     count: int
     encoded: EncodedRows | None
     columns: tuple[Column, ...] = ()
+    stash: StashReader | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,13 +82,15 @@ class CopyInOutcome:
 class CopyOutOutcome:
     """COPY TO STDOUT: `rows.data` holds whole CopyData messages (the encoder has framed them).
 
-    `header` is the line of column names that HEADER asks for, not framed; it comes before the rows.
+    `header` is the line of column names that HEADER asks for, not framed; it comes before the rows. With a
+    `stash` the rows are what that brings, as in `RowsOutcome`.
     """
 
     tag: str
     column_count: int
     rows: EncodedRows
     header: bytes = b""
+    stash: StashReader | None = None
 
 
 Outcome = RowsOutcome | CommandOutcome | FailureOutcome | CopyInOutcome | CopyOutOutcome

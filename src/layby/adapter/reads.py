@@ -34,8 +34,13 @@ def read(
     encoder: RowEncoder | None,
     execution: Execution,
     then: Callable[[PeekResponse], None],
+    *,
+    takes_stashed: bool = False,
 ) -> None:
-    """Run a select plan; `then` gets its answer, maybe before this returns. Raises SqlError."""
+    """Run a select plan; `then` gets its answer, maybe before this returns. Raises SqlError.
+
+    The answer is `Stashed` only where `takes_stashed` says that `then` can do with that.
+    """
     coordinator = session.coordinator
     environment = Environment(session)
     ready = instantiate(plan, params, environment)
@@ -65,7 +70,8 @@ def read(
                         ready.mfp,
                         ready.finishing,
                     )
-                    _read_over(session, spec, desc, own, encoder, execution, then)
+                    pending = PendingPeek(spec, desc.id, encoder, then, takes_stashed=takes_stashed)
+                    _read_over(session, pending, desc, own, execution)
                     return
     elif isinstance(source, SeriesSource):
         name = "generate_series"
@@ -78,7 +84,7 @@ def read(
     spec = PeekSpec(
         name, timestamp, ready.constraints, ready.reverse, ready.ordered, ready.mfp, ready.finishing
     )
-    _peek(session, PendingPeek(spec, target, encoder, then), execution)
+    _peek(session, PendingPeek(spec, target, encoder, then, takes_stashed=takes_stashed), execution)
 
 
 def _peek(session: Session, pending: PendingPeek, execution: Execution) -> None:
@@ -91,20 +97,15 @@ def _peek(session: Session, pending: PendingPeek, execution: Execution) -> None:
 
 
 def _read_over(
-    session: Session,
-    spec: PeekSpec,
-    desc: ArrangementDesc,
-    own: Updates,
-    encoder: RowEncoder | None,
-    execution: Execution,
-    then: Callable[[PeekResponse], None],
+    session: Session, pending: PendingPeek, desc: ArrangementDesc, own: Updates, execution: Execution
 ) -> None:
     """Read with the transaction's own writes laid over the snapshot, arranged like what is read."""
-
-    job = ArrangeOverlay(desc, own, spec.timestamp)
+    timestamp = pending.spec.timestamp
+    job = ArrangeOverlay(desc, own, timestamp)
 
     def go_on(overlay: Snapshot) -> None:
-        _peek(session, PendingPeek(spec, desc.id, encoder, then, overlay), execution)
+        pending.overlay = overlay
+        _peek(session, pending, execution)
 
     def arrived(result: object) -> None:
         if isinstance(result, Snapshot):
@@ -116,5 +117,5 @@ def _read_over(
         go_on(job(HEAP))
     else:
         execution.cancel = execution.fail
-        session.coordinator.hold_reads(session.open_transaction(), spec.timestamp)
+        session.coordinator.hold_reads(session.open_transaction(), timestamp)
         session.coordinator.run_apart(job, arrived)
