@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import ast
+import pickle
 from collections import deque
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from typing import Any
 
 from layby.adapter.commit import SteppedCommits
@@ -20,7 +22,8 @@ from layby.adapter.outcome import (
     RowsOutcome,
 )
 from layby.adapter.session import Session
-from layby.compute.runtime import SteppedMaintenanceRuntime
+from layby.compute.maintenance import ApplyWrites, CreateArrangement, Message
+from layby.compute.runtime import Job, SteppedMaintenanceRuntime
 from layby.config import SystemParameters
 from layby.errors import SqlError
 from layby.metrics import PeekMetrics
@@ -87,6 +90,24 @@ class FakeLoop:
         return bool(turns)
 
 
+class Elsewhere(SteppedMaintenanceRuntime):
+    """Stepped maintenance that gets its work as another process would: as what it pickles to."""
+
+    def submit(self, message: Message) -> None:
+        if isinstance(message, CreateArrangement):
+            message = replace(message, desc=pickled(message.desc), verify=pickled(message.verify))
+        elif isinstance(message, ApplyWrites):
+            message = replace(message, writes=pickled(message.writes))
+        super().submit(message)
+
+    def run_apart(self, job: Job, then: Callable[[object], None]) -> None:
+        super().run_apart(pickled(job), lambda result: then(pickled(result)))
+
+
+def pickled(value: Any) -> Any:
+    return pickle.loads(pickle.dumps(value))
+
+
 class Server:
     """A coordinator with everything stepped."""
 
@@ -108,7 +129,7 @@ class Server:
         )
 
     def _maintained(self, *arguments: Any) -> SteppedMaintenanceRuntime:
-        self.maintenance = SteppedMaintenanceRuntime(*arguments)
+        self.maintenance = Elsewhere(*arguments)
         return self.maintenance
 
     def _committed(self, *arguments: Any) -> SteppedCommits:

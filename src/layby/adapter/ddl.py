@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 from layby.adapter.execution import Execution
 from layby.adapter.outcome import CommandOutcome
 from layby.adapter.transaction import Transaction
-from layby.adapter.unique import duplicate
+from layby.adapter.unique import NoDuplicates
 from layby.compute.arrangement import ArrangementDesc, shard
 from layby.compute.maintenance import CreateArrangement, DropArrangement
 from layby.errors import SqlError
@@ -128,10 +128,7 @@ def _build(
     if index.unique:
         from layby.adapter.coordinator import key_names
 
-        names = key_names(table, index)
-
-        def verify(batch: Batch) -> SqlError | None:
-            return duplicate(index, batch, names)
+        verify = NoDuplicates(index, key_names(table, index))
 
     def created(error: SqlError | None) -> None:
         coordinator.reserved_names.discard(index.name)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
@@ -44,6 +45,19 @@ def violation(
         f'duplicate key value violates unique constraint "{index.name}"',
         detail=f"{describe_key(index, key, columns)} already exists.",
     )
+
+
+@dataclass(frozen=True, slots=True)
+class NoDuplicates:
+    """Refuses the contents of a unique index where two rows have one key; a plain value, so that it runs
+    where the index is built."""
+
+    index: Index
+    columns: tuple[str, ...]
+
+    def __call__(self, batch: Batch) -> SqlError | None:
+        """Return the error of building the index over these rows, or None."""
+        return duplicate(self.index, batch, self.columns)
 
 
 def duplicate(index: Index, batch: Batch, columns: Sequence[str]) -> SqlError | None:
