@@ -137,3 +137,18 @@ def test_a_load_without_a_server_says_why() -> None:
 
     with pytest.raises(LoadError, match="refused"):
         run_together([gone])
+
+
+def test_an_unread_answer_is_believed_by_its_tag() -> None:
+    with FakeServer(lambda sql: ERROR if sql == "bad" else ANSWER) as server:
+        good, short, bad = run_together(
+            [
+                load(server, unread=True, expect_rows=1),
+                load(server, unread=True, expect_rows=2),
+                load(server, unread=True, statement="bad"),
+            ]
+        )
+
+    assert (len(good.latencies_ms), good.errors) == (20, 0)
+    assert (short.errors, short.error) == (20, "answer of 1 rows, not 2")
+    assert (bad.errors, bad.error) == (20, "division by zero (22012)")

@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 
 from layby.bench.wire import (
+    AnswerEnd,
     Connection,
     Framer,
     LostConnectionError,
@@ -95,3 +96,30 @@ def test_a_copy_ends_with_its_tag() -> None:
 
     with FakeServer(answer) as server, Connection(server.host, server.port) as connection:
         assert connection.copy_in("COPY t FROM STDIN", [b"1\n", b"2\n"]).tag == "COPY 2"
+
+
+def test_the_end_of_an_answer_is_found_wherever_it_is_cut() -> None:
+    row = b"D\x00\x00\x00\x0c\x00\x01\x00\x00\x00\x02Z0"
+    answer = b"T\x00\x00\x00\x06\x00\x00" + 300 * row + b"C\x00\x00\x00\x0fSELECT 300\x00" + READY
+
+    for size in (1, 2, 5, 7, 64, 2047, 2049, len(answer)):
+        end = AnswerEnd()
+        pieces = [answer[at : at + size] for at in range(0, len(answer), size)]
+        assert [end.feed(piece) for piece in pieces] == [False] * (len(pieces) - 1) + [True]
+        assert (end.rows, end.error) == (300, None)
+
+
+def test_an_error_in_the_middle_of_an_answer_ends_it() -> None:
+    end = AnswerEnd()
+
+    assert not end.feed(5000 * b"D\x00\x00\x00\x06\x00\x00")
+    assert end.feed(ERROR)
+    assert (end.rows, str(end.error)) == (0, "division by zero (22012)")
+
+
+def test_an_answer_after_a_failed_one_has_no_error() -> None:
+    end = AnswerEnd()
+    end.feed(ERROR)
+
+    assert end.feed(ANSWER)
+    assert (end.rows, end.error) == (1, None)

@@ -34,6 +34,11 @@ class OutsideLoad:
             process.wait()
 
     @property
+    def process_ids(self) -> list[int]:
+        """The processes that were started."""
+        return [process.pid for process in self._processes]
+
+    @property
     def running(self) -> int:
         """How many of them run."""
         return sum(process.poll() is None for process in self._processes)

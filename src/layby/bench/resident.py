@@ -55,12 +55,15 @@ class PeakWatch:
     def __exit__(self, *_: object) -> None:
         self._stop.set()
         self._thread.join()
-        self._look()
+        self.look()
 
     def _watch(self) -> None:
-        self._look()
+        self.look()
         while not self._stop.wait(_PAUSE_S):
-            self._look()
+            self.look()
 
-    def _look(self) -> None:
-        self.peak_mib = max(self.peak_mib, resident_mib(self._root))
+    def look(self) -> float:
+        """Take the resident memory at this moment into the peak, and return it."""
+        now = resident_mib(self._root)
+        self.peak_mib = max(self.peak_mib, now)
+        return now

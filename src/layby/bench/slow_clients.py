@@ -17,8 +17,8 @@ _BUFFER: Final = 64 * 1024
 class SlowClients:
     """Some clients on one thread, while the context lasts; each asks again when it has its answer.
 
-    `received` bytes, `answers` that came whole, and `errors`: answers with another number of rows, errors
-    of the server, lost connections.
+    `received` bytes in `ticks` portions a client at most, `answers` that came whole, and `errors`: answers
+    with another number of rows, errors of the server, lost connections. `finished` is set when none is left.
     """
 
     def __init__(
@@ -30,6 +30,8 @@ class SlowClients:
         self._expect_rows = expect_rows
         self._stop = threading.Event()
         self._thread = threading.Thread(target=self._read)
+        self.finished = threading.Event()
+        self.ticks = 0
         self.received = 0
         self.answers = 0
         self.errors = 0
@@ -57,7 +59,8 @@ class SlowClients:
         self._close()
 
     def _read(self) -> None:
-        while not self._stop.wait(_TICK_S):
+        while self._lanes and not self._stop.wait(_TICK_S):
+            self.ticks += 1
             for client, end in list(self._lanes.items()):
                 try:
                     self._take(client, end)
@@ -65,6 +68,7 @@ class SlowClients:
                     self._fail(str(error))
                     client.close()
                     del self._lanes[client]
+        self.finished.set()
 
     def _take(self, client: socket.socket, end: AnswerEnd) -> None:
         """Read one portion, where there is any."""
