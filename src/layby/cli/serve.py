@@ -22,6 +22,9 @@ from layby.http.app import control_app
 from layby.http.control import ControlPlane
 from layby.metrics import PeekMetrics, registry
 from layby.peek.process_pool import ProcessWalkPool
+from layby.persist.blob import Blob
+from layby.persist.folder import FolderBlob
+from layby.persist.private_folder import PrivateFolder, temporary_place
 from layby.pgwire.listener import listen
 
 # A collection of the young generation costs the loop more than it frees: hot objects are in no cycle.
@@ -74,10 +77,15 @@ async def _serve(
     for number in (signal.SIGTERM, signal.SIGINT):
         loop.add_signal_handler(number, stop.set)
     metrics = PeekMetrics()
+    try:
+        stash = PrivateFolder(temporary_place("layby-stash"))
+    except OSError as error:
+        raise ServeError(f"cannot make a folder for large answers: {error}") from None
+    blob = FolderBlob(stash.path, durable=False)
     if workers == "processes":
-        coordinator = with_processes(parameters, loop, metrics)
+        coordinator = with_processes(parameters, loop, metrics, blob)
     else:
-        coordinator = Coordinator(parameters, loop=loop, metrics=metrics)
+        coordinator = Coordinator(parameters, loop=loop, metrics=metrics, blob=blob)
     coordinator.start()
     try:
         try:
@@ -102,10 +110,14 @@ async def _serve(
             control.close()
     finally:
         await coordinator.close()
+        stash.close()
 
 
 def with_processes(
-    parameters: SystemParameters, loop: asyncio.AbstractEventLoop, metrics: PeekMetrics
+    parameters: SystemParameters,
+    loop: asyncio.AbstractEventLoop,
+    metrics: PeekMetrics,
+    blob: Blob | None = None,
 ) -> Coordinator:
     """Return a coordinator whose walks and maintenance run in processes of their own."""
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
@@ -119,6 +131,7 @@ def with_processes(
         metrics=metrics,
         pool=pool,
         maintenance=partial(ProcessMaintenanceRuntime, loop=loop),
+        blob=blob,
     )
 
 

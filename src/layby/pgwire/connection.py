@@ -185,6 +185,8 @@ class Connection:
         while not output.blocked:
             conversation = self._conversation
             if conversation is not None and (conversation.pending or conversation.sink_full):
+                if conversation.stream is not None and conversation.stream_on():
+                    continue
                 return
             if self._turn_left <= 0:
                 if not self._scheduled:
@@ -249,6 +251,7 @@ class Connection:
             session = self._coordinator.connect(user, database, parameters)
             if negotiation:
                 output.add(negotiation)
+            session.on_terminated = self.end_with
             self._conversation = Conversation(session, output, self._resume, self.end_with)
             self._conversation.begin()
         return True

@@ -10,6 +10,7 @@ from __future__ import annotations
 import logging
 from collections import deque
 from collections.abc import Callable
+from functools import partial
 from typing import Any, Final
 
 from layby.adapter.outcome import (
@@ -26,9 +27,10 @@ from layby.pgwire import backend, codec
 from layby.pgwire.codec import ProtocolError
 from layby.pgwire.output import Output
 from layby.pgwire.parameters import read_parameters
-from layby.pgwire.portal import Portal
+from layby.pgwire.portal import Portal, fetch_tag
 from layby.pgwire.session import Session
 from layby.pgwire.shape import EncoderChoice, Shapes, column_formats
+from layby.pgwire.stream import AnswerStream
 
 _logger: Final = logging.getLogger(__name__)
 
@@ -49,11 +51,13 @@ class Conversation:
         "_session",
         "_shapes",
         "_skipping",
+        "_stream_over",
         "_text",
         "pending",
         "script",
         "sink",
         "sink_full",
+        "stream",
     )
 
     def __init__(
@@ -80,6 +84,11 @@ class Conversation:
         """Set while COPY data is taken from the client."""
         self.pending = False
         """The session owes an outcome."""
+        self.stream: AnswerStream | None = None
+        """Set while an answer comes from the stash: `pending` is too, and `stream_on` is to be called
+        whenever the output is not blocked."""
+        self._stream_over: Callable[[AnswerStream], None]
+        """What to do when its draw is over."""
         self._skipping = False
         """An extended message failed: all up to the next Sync is ignored."""
         self.sink_full = False
@@ -111,7 +120,10 @@ class Conversation:
         self._on_broken = _ignore
         self.pending = True
         self.script = self.sink = None
-        self._portals.clear()
+        if self.stream is not None:
+            self.stream.close()
+            self.stream = None
+        self._drop_portals()
         self._session.close()
 
     def step(self) -> None:
@@ -130,6 +142,17 @@ class Conversation:
         if outcome is not None:
             self.pending = False
             self._statement_done(outcome)
+
+    def stream_on(self) -> bool:
+        """Send what the output takes of the answer under way; True when that is over, whatever its end."""
+        stream = self.stream
+        assert stream is not None
+        if not stream.advance(self._output):
+            return False
+        self.stream = None
+        self.pending = False
+        self._stream_over(stream)
+        return True
 
     def message(self, kind: int, body: bytes) -> None:
         """Run one message, other than Terminate. Raises `ProtocolError` where the connection must end."""
@@ -176,6 +199,10 @@ class Conversation:
             self._script_failed(outcome.error)
         elif isinstance(outcome, RowsOutcome):
             shape = self._shapes.get(outcome.desc, ())
+            if outcome.stash is not None:
+                self._output.add(shape.description)
+                self._begin_stream(AnswerStream(outcome.stash, outcome.tag), 0, self._statement_streamed)
+                return
             rows = outcome.encoded
             if rows is None:
                 rows = shape.encoder(outcome.columns, outcome.count)
@@ -184,6 +211,12 @@ class Conversation:
             self._output.complete(backend.command_complete(outcome.tag))
         else:
             self._plain_outcome(outcome)
+
+    def _statement_streamed(self, stream: AnswerStream) -> None:
+        if stream.error is not None:
+            self._script_failed(stream.error)
+        else:
+            self._output.complete(backend.command_complete(stream.tag))
 
     def _script_failed(self, error: SqlError) -> None:
         """Tell the error and give the rest of the script up."""
@@ -206,6 +239,7 @@ class Conversation:
             if desc is not None and result_formats:
                 column_formats(result_formats, len(desc))
             session.bind(name, statement, params)
+            self._drop_portal(name)
             self._portals[name] = Portal(self._shapes, result_formats)
             output.add(backend.BIND_COMPLETE)
         elif kind == codec.EXECUTE:
@@ -222,7 +256,7 @@ class Conversation:
             if which == ord("S"):
                 session.close_statement(name)
             else:
-                self._portals.pop(name, None)
+                self._drop_portal(name)
                 session.close_portal(name)
             output.add(backend.CLOSE_COMPLETE)
         elif kind == codec.FLUSH:
@@ -253,6 +287,11 @@ class Conversation:
             session.describe_portal(name)
             self._portal_rows(portal, limit)
             return
+        elif portal.stream is not None:
+            session.describe_portal(name)
+            self._executing = portal
+            self._begin_stream(portal.stream, limit, self._portal_streamed)
+            return
         portal.check_runnable(name)
         portal.limit = limit
         self._executing = portal
@@ -275,6 +314,10 @@ class Conversation:
         if isinstance(outcome, FailureOutcome):
             self._extended_failed(outcome.error)
         elif isinstance(outcome, RowsOutcome):
+            if outcome.stash is not None:
+                portal.stream = AnswerStream(outcome.stash, outcome.tag)
+                self._begin_stream(portal.stream, portal.limit, self._portal_streamed)
+                return
             rows = outcome.encoded
             if rows is None:
                 rows = self._shapes.get(outcome.desc, portal.formats).encoder(outcome.columns, outcome.count)
@@ -298,6 +341,18 @@ class Conversation:
         else:
             self._output.complete(backend.command_complete(tag))
 
+    def _portal_streamed(self, stream: AnswerStream) -> None:
+        portal = self._executing
+        if stream.error is None and stream.suspended:
+            self._output.add(backend.PORTAL_SUSPENDED)
+            return
+        portal.stream = None
+        portal.exhaust(stream.tag)
+        if stream.error is not None:
+            self._extended_failed(stream.error)
+        else:
+            self._output.complete(backend.command_complete(fetch_tag(stream.tag, stream.sent)))
+
     def _extended_failed(self, error: SqlError) -> None:
         self.sink = None
         self.sink_full = False
@@ -319,14 +374,29 @@ class Conversation:
             output.add(backend.copy_response(b"H", outcome.column_count))
             if outcome.header:
                 output.add(backend.message(b"d", outcome.header))
+            if outcome.stash is not None:
+                failed = self._extended_failed if self.script is None else self._script_failed
+                self._begin_stream(
+                    AnswerStream(outcome.stash, outcome.tag), 0, partial(self._copy_streamed, failed)
+                )
+                return
             output.add_rows(outcome.rows.data)
-            output.add(backend.COPY_DONE)
-            output.complete(backend.command_complete(outcome.tag))
+            self._copy_done(outcome.tag)
         else:
             self.sink = outcome.sink
             self.sink.on_ready = self._sink_ready
             output.add(backend.copy_response(b"G", outcome.column_count))
             output.flush()
+
+    def _copy_streamed(self, failed: Callable[[SqlError], None], stream: AnswerStream) -> None:
+        if stream.error is not None:
+            failed(stream.error)
+        else:
+            self._copy_done(stream.tag)
+
+    def _copy_done(self, tag: str) -> None:
+        self._output.add(backend.COPY_DONE)
+        self._output.complete(backend.command_complete(tag))
 
     def _copy_message(self, sink: CopyInSink, kind: int, body: bytes) -> None:
         """Run one message while COPY data is awaited."""
@@ -383,11 +453,28 @@ class Conversation:
         for name, value in session.take_parameter_changes():
             output.add(backend.parameter_status(name, value))
         status = session.status
-        if status == b"I":
-            self._portals.clear()
+        if status == b"I" and self._portals:
+            self._drop_portals()
         output.add(backend.READY[status])
         output.confirm()
         output.flush()
+
+    def _begin_stream(self, stream: AnswerStream, limit: int, over: Callable[[AnswerStream], None]) -> None:
+        """Have the next rows of a stashed answer sent; the connection drives it by `stream_on`."""
+        self.stream = stream
+        self._stream_over = over
+        self.pending = True
+        stream.draw(limit, self._on_ready)
+
+    def _drop_portal(self, name: str) -> None:
+        portal = self._portals.pop(name, None)
+        if portal is not None:
+            portal.close()
+
+    def _drop_portals(self) -> None:
+        for portal in self._portals.values():
+            portal.close()
+        self._portals.clear()
 
     def _tell_notices(self) -> None:
         for notice in self._session.take_notices():

@@ -7,6 +7,7 @@ from typing import Final
 from layby.errors import SqlError
 from layby.peek.answer import EncodedRows
 from layby.pgwire.shape import EncoderChoice, Shapes
+from layby.pgwire.stream import AnswerStream
 
 _NO_ROWS: Final = EncodedRows(b"", (), 0)
 
@@ -18,7 +19,7 @@ class Portal(EncoderChoice):
     here, encoded.
     """
 
-    __slots__ = ("_at", "_tag", "finished", "formats", "limit", "rows")
+    __slots__ = ("_at", "_tag", "finished", "formats", "limit", "rows", "stream")
 
     def __init__(self, shapes: Shapes, formats: tuple[int, ...]) -> None:
         super().__init__(shapes, formats)
@@ -27,10 +28,17 @@ class Portal(EncoderChoice):
         """The row limit of the Execute under way; 0 is none."""
         self.rows: EncodedRows | None = None
         """The answer, from the first Execute on; what has been sent of it may be gone."""
+        self.stream: AnswerStream | None = None
+        """What is left of an answer that comes from the stash."""
         self.finished = False
         """It ran and had no rows to give, so it cannot be run again."""
         self._at = 0
         self._tag = ""
+
+    def close(self) -> None:
+        """Give up what has not been fetched."""
+        if self.stream is not None:
+            self.stream.close()
 
     def check_runnable(self, name: str) -> None:
         """Refuse to run a statement without rows twice (55000)."""
@@ -65,4 +73,9 @@ class Portal(EncoderChoice):
             return data, None
         self.rows = _NO_ROWS
         self._at = 0
-        return data, f"SELECT {stop - start}" if self._tag.startswith("SELECT ") else self._tag
+        return data, fetch_tag(self._tag, stop - start)
+
+
+def fetch_tag(tag: str, count: int) -> str:
+    """Return the command tag after a fetch of `count` rows that came to the end of an answer."""
+    return f"SELECT {count}" if tag.startswith("SELECT ") else tag
