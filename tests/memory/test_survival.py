@@ -20,10 +20,10 @@ def test_a_process_that_lived_long_is_replaced_at_once_again() -> None:
 
 def test_three_deaths_in_a_row_soon_after_the_start_leave_no_hope_until_one_does_its_work() -> None:
     survival = Survival(lambda: 100.0)
-    survival.died(99.0)
-    survival.died(99.0)
-    assert survival.hopeful
-    survival.died(99.0)
-    assert not survival.hopeful
+    hopes = []
+    for _ in range(3):
+        survival.died(99.0)
+        hopes.append(survival.hopeful)
     survival.lives()
-    assert survival.hopeful
+    hopes.append(survival.hopeful)
+    assert hopes == [True, True, False, True]
