@@ -27,7 +27,9 @@ class Ticket:
 
     def __init__(self, permits: PeekPermits, on_granted: Callable[[], None]) -> None:
         self._permits: PeekPermits | None = permits
-        self._on_granted = on_granted
+        # Let go of as soon as it is of no use: the callback holds the walk, which holds this ticket, and the
+        # memory of an ended walk must not wait for the garbage collector, which the server runs seldom.
+        self._on_granted: Callable[[], None] | None = on_granted
         self._granted = False
 
     @property
@@ -38,13 +40,16 @@ class Ticket:
     def release(self) -> None:
         """Leave the queue, or give the permit back; whichever it was, once."""
         permits, self._permits = self._permits, None
+        self._on_granted = None
         if permits is not None:
             permits.leave(self)
 
     def admit(self) -> None:
         """Hold a permit from now on."""
         self._granted = True
-        self._on_granted()
+        on_granted, self._on_granted = self._on_granted, None
+        if on_granted is not None:
+            on_granted()
 
 
 class PeekPermits:
