@@ -103,6 +103,7 @@ class FakeSession:
         self.statements: dict[str, str] = {}
         self.portals: dict[str, str] = {}
         self.sink: FakeSink | None = None
+        self.on_terminated: Callable[[SqlError], None] | None = None
         self.sync_answers: list[Answer] = []
         """Answers to the next syncs, before `sync_answer` is that to all."""
         self.closed = 0

@@ -20,6 +20,7 @@ from layby.adapter.commit import (
     now_ms,
 )
 from layby.adapter.execution import Timer
+from layby.adapter.introspection import active_peeks
 from layby.adapter.jobs import SortWrites
 from layby.adapter.locks import LockMode, LockOwner, TableLocks
 from layby.adapter.session import Session
@@ -97,7 +98,8 @@ class Coordinator:
         oracle = Oracle(self.state.upper - 1, clock)
         self._commits = commits(GroupCommit(self.state, oracle, self.maintenance.submit), self.state)
         self.locks = TableLocks()
-        self.catalog = Catalog(1, {(table.schema, table.name): table for table in SYSTEM_TABLES})
+        system = (*SYSTEM_TABLES, active_peeks(self.worker))
+        self.catalog = Catalog(1, {(table.schema, table.name): table for table in system})
         self.statements = StatementCache()
         self.arrangements: dict[int, tuple[ArrangementDesc, ...]] = {}
         """Of each table: its shard, then its indexes, those under construction included."""
@@ -114,6 +116,7 @@ class Coordinator:
         self._old_catalogs = 0
         self._next_id = 1
         self._next_process = 1
+        self._next_peek = 0
         self._closing = False
 
     def start(self) -> None:
@@ -163,6 +166,15 @@ class Coordinator:
     def forget(self, session: Session) -> None:
         """A session has ended."""
         self._sessions.pop(session.process_id, None)
+
+    def session(self, process_id: int) -> Session | None:
+        """Return the session of a process id, None where there is none."""
+        return self._sessions.get(process_id)
+
+    def new_peek_number(self) -> int:
+        """Return a number for a peek that has to wait, never used before."""
+        self._next_peek += 1
+        return self._next_peek
 
     def cancel(self, process_id: int, secret_key: int) -> None:
         """Cancel what a session has in flight; a wrong key is ignored, as the protocol wants it."""

@@ -11,7 +11,7 @@ from layby.adapter.jobs import ArrangeOverlay
 from layby.compute.arrangement import ArrangementDesc, Updates
 from layby.memory.arena import HEAP
 from layby.peek.answer import PeekResponse, RowEncoder
-from layby.peek.pending import PendingPeek
+from layby.peek.pending import Asker, PendingPeek
 from layby.peek.scan import PeekSpec
 from layby.sql.instantiate import instantiate, instantiate_series, instantiate_values
 from layby.sql.plan import SelectPlan, SeriesSource, TableSource
@@ -93,6 +93,8 @@ def _peek(session: Session, pending: PendingPeek, execution: Execution) -> None:
     if response is not None:
         pending.respond(response)
     else:
+        coordinator = session.coordinator
+        pending.asker = Asker(coordinator.new_peek_number(), session.process_id, session.query)
         execution.cancel = lambda error: worker.cancel(pending, error)
 
 

@@ -7,7 +7,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from layby.adapter import ddl, dml, settings
+from layby.adapter import ddl, dml, settings, signals
 from layby.adapter.execution import Execution
 from layby.adapter.locks import LockMode
 from layby.adapter.outcome import (
@@ -98,6 +98,10 @@ class Session:
         self.variables = SessionVariables()
         self.transaction: Transaction | None = None
         self.notices: list[Notice] = []
+        self.query = ""
+        """The text of the statement under way, or of the last one."""
+        self.on_terminated: Callable[[SqlError], None] | None = None
+        """What ends the client's connection with an error; None for a session that has none."""
         self._prepared: dict[str, _Prepared] = {}
         self._portals: dict[str, _Portal] = {}
         self._execution: Execution | None = None
@@ -226,6 +230,7 @@ class Session:
                 raise SqlError("42P02", "there is no parameter $1")
         except SqlError as error:
             return self._failed(error)
+        self.query = parsed.text
         return self._run(planned, (), encoder_for, on_outcome)
 
     def execute_portal(
@@ -242,6 +247,7 @@ class Session:
             return self._failed(error)
         if planned is None:
             return CommandOutcome("")
+        self.query = found.prepared.parsed.text
         return self._run(planned, found.params, encoder_for, on_outcome)
 
     def sync(self, on_outcome: Callable[[Outcome], None]) -> Outcome | None:
@@ -286,6 +292,14 @@ class Session:
         for reader in list(self._readers):
             if reader.on_cancel is not None:
                 reader.on_cancel(error)
+
+    def terminate(self, error: SqlError) -> None:
+        """End the session and its client's connection, which is told `error` (57P01)."""
+        if self.on_terminated is not None:
+            self.on_terminated(error)
+        elif self._execution is not None:
+            self._execution.fail(error)
+        self.close()
 
     def close(self) -> None:
         """End the session: cancel what is in flight and roll back."""
@@ -424,6 +438,9 @@ class Session:
         execution: Execution,
     ) -> None:
         desc = plan.columns
+        if plan.signals:
+            signals.select(self, plan, params, encoder_for, execution)
+            return
 
         def answered(response: PeekResponse) -> None:
             if isinstance(response, Failed):

@@ -9,6 +9,7 @@ from __future__ import annotations
 import logging
 import time
 from collections.abc import Callable
+from typing import NamedTuple
 
 from layby.compute.state import ServingState
 from layby.config import SystemParameters
@@ -26,6 +27,16 @@ from layby.peek.walk import raised_response
 from layby.trace.bundle import Snapshot
 
 log = logging.getLogger("layby.worker")
+
+
+class ActivePeek(NamedTuple):
+    """A peek that is not answered yet: how far it is, and how many seconds ago it came."""
+
+    pending: PendingPeek
+    offloaded: bool
+    positions: int
+    rows: int
+    age: float
 
 
 def query_cancelled() -> SqlError:
@@ -107,6 +118,14 @@ class ServingWorker:
         """Cancel every pending peek of a collection that goes away."""
         for pending in [p for p in (*self._sweep, *self._offload) if p.target == collection]:
             self.cancel(pending, error)
+
+    def active(self) -> list[ActivePeek]:
+        """Return the peeks that are not answered yet, those that wait for a turn first."""
+        now = self._clock()
+        found = [ActivePeek(p, False, 0, 0, now - p.arrived) for p in self._sweep]
+        for pending, (positions, rows) in self._offload.progress():
+            found.append(ActivePeek(pending, True, positions, rows, now - pending.arrived))
+        return found
 
     def oldest_wait(self, newest: int) -> int:
         """Return the earliest time that a peek still waits to be read at, `newest` where none is earlier."""

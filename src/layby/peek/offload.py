@@ -80,6 +80,11 @@ class OffloadDriver:
     def __iter__(self) -> Iterator[PendingPeek]:
         return iter(self._taken)
 
+    def progress(self) -> Iterator[tuple[PendingPeek, tuple[int, int]]]:
+        """Yield every peek taken over with the positions visited and the rows found so far."""
+        for pending, taken in self._taken.items():
+            yield pending, taken.walk.progress
+
     def take_over(self, pending: PendingPeek, scan: PeekScan) -> Failed | None:
         """Own `scan` from now on. A full permit queue is answered at once (53400)."""
         target = None

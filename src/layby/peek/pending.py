@@ -25,8 +25,9 @@ class PeekState(Enum):
 
 
 class Asker(NamedTuple):
-    """The session that asks a peek, by its process id, and its statement's text."""
+    """A number for the peek, the session that asks it, by its process id, and its statement's text."""
 
+    peek: int
     session: int
     query: str
 

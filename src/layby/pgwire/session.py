@@ -9,6 +9,7 @@ from collections.abc import Callable, Sequence
 from typing import Any, Protocol
 
 from layby.adapter.outcome import EncoderFor, Outcome, ResultDesc
+from layby.errors import SqlError
 from layby.types.scalar import PhysicalValue, SqlType
 
 OnOutcome = Callable[[Outcome], None]
@@ -39,7 +40,12 @@ class Notice(Protocol):
 
 
 class Session(Protocol):
-    """One client's session. `execute_…` and `sync` return the outcome, or None and call back later, once."""
+    """One client's session. `execute_…` and `sync` return the outcome, or None and call back later, once.
+
+    `on_terminated`, which the connection sets, ends the connection with an error, for the server's part.
+    """
+
+    on_terminated: Callable[[SqlError], None] | None
 
     @property
     def process_id(self) -> int:

@@ -110,6 +110,9 @@ _WINDOWS: Final = frozenset(
         "nth_value",
     }
 )
+_SIGNALS: Final = {"pg_cancel_backend": "cancel", "pg_terminate_backend": "terminate"}
+"""Functions that act on another session, for each row of the answer and once it is there."""
+
 _VARIADIC: Final = frozenset({"concat", "concat_ws"})
 
 
@@ -122,6 +125,8 @@ def bind_call(binder: Binder, node: Node) -> Bound:
     if len(path) > 1 and path[0] != "pg_catalog":
         args = [binder.bind(a) for a in node.args]
         raise no_function(context, shown, args, location)
+    if name in _SIGNALS and len(node.args) == 1:
+        raise context.unsupported(f"{name} in this place, other than as a result column, is", location)
     args = [binder.bind(a) for a in node.args]
     special = _special(context, name, args, location)
     if special is not None:
@@ -139,6 +144,25 @@ def bind_call(binder: Binder, node: Node) -> Bound:
         if made is not None:
             return Bound(made.expr, location)
     raise no_function(context, shown, args, location)
+
+
+def bind_signal(binder: Binder, node: Node) -> tuple[Bound, str] | None:
+    """Bind a call that acts on another session: the process id, and what to do.
+
+    None for any other expression. Raises 42883 where the argument is no integer.
+    """
+    if node.WhichOneof("node") != "func_call":
+        return None
+    path = [part.string.sval for part in node.func_call.funcname]
+    name, args = path[-1], node.func_call.args
+    if name not in _SIGNALS or len(args) != 1 or path[:-1] not in ([], ["pg_catalog"]):
+        return None
+    _refuse_unsupported(binder.context, node.func_call, name)
+    bound = binder.bind(args[0])
+    made = coerce(binder.context, bound, INTEGER)
+    if made is None:
+        raise no_function(binder.context, ".".join(path), [bound], node.func_call.location)
+    return made, _SIGNALS[name]
 
 
 def _callable(name: str) -> bool:

@@ -11,7 +11,15 @@ from layby.expr.scalar import ColumnRef, Expr, Literal, children, with_children
 from layby.sql import access
 from layby.sql.catalog import Index
 from layby.sql.conditions import conjuncts, constant
-from layby.sql.plan import RangeTemplate, SelectPlan, SeriesSource, Source, TableSource, ValuesSource
+from layby.sql.plan import (
+    RangeTemplate,
+    SelectPlan,
+    SeriesSource,
+    Signal,
+    Source,
+    TableSource,
+    ValuesSource,
+)
 from layby.sql.select import BoundSelect
 from layby.types.relation import ColumnDesc
 from layby.types.scalar import BOOLEAN
@@ -49,8 +57,9 @@ def lower(bound: BoundSelect) -> SelectPlan:
         offset=None if bound.offset is None else fold(bound.offset),
         projection=projection,
         columns=tuple(
-            ColumnDesc(t.name, t.bound.type, _nullable(bound.source, t.bound.expr)) for t in bound.targets
+            ColumnDesc(t.name, t.type, _nullable(bound.source, t.bound.expr)) for t in bound.targets
         ),
+        signals=tuple(Signal(i, t.signal) for i, t in enumerate(bound.targets) if t.signal is not None),
     )
 
 

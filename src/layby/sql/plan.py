@@ -73,12 +73,23 @@ class RangeTemplate:
 
 
 @dataclass(frozen=True, slots=True)
+class Signal:
+    """A result column that acts on a session for each row of the answer: the read gives the process id there,
+    and the session, in place of it, whether that was done. `kind` is "cancel" or "terminate".
+    """
+
+    column: int
+    kind: str
+
+
+@dataclass(frozen=True, slots=True)
 class SelectPlan:
     """A read of one source: seek, filter, map, project, finish.
 
     `ranges` are the literal constraints on the source's index (None: a walk of all of it); what they do not
     express is left in the MFP's predicates. `order` tells that ORDER BY is a prefix of the index order:
     "forward" or "reverse" is then the direction of the walk, and `order_by` need not be sorted again.
+    `signals` are the calls of pg_cancel_backend and its like among the columns.
     `ready` is what `layby.sql.instantiate` prepares at the first execution and keeps here.
     """
 
@@ -91,6 +102,7 @@ class SelectPlan:
     offset: Expr | None
     projection: tuple[int, ...]
     columns: tuple[ColumnDesc, ...]
+    signals: tuple[Signal, ...] = ()
     ready: Callable[..., Any] | None = field(default=None, compare=False, repr=False)
 
 

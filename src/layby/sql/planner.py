@@ -58,7 +58,7 @@ def _plan(context: BindContext, kind: str, node: Node) -> Plan:
 
 
 def _select(context: BindContext, node: Node) -> SelectPlan:
-    return lower(bind_select(context, node))
+    return lower(bind_select(context, node, signals=True))
 
 
 def _explain(context: BindContext, node: Node) -> ExplainPlan:

@@ -10,6 +10,7 @@ from postgast import pg_query_pb2 as pb
 
 from layby.expr.scalar import ColumnRef, Expr
 from layby.sql.bind import Binder
+from layby.sql.calls import bind_signal
 from layby.sql.coerce import require, resolve_unknown, to_common
 from layby.sql.context import BindContext, Bound
 from layby.sql.names import column_name
@@ -18,7 +19,7 @@ from layby.sql.plan import Source, ValuesSource
 from layby.sql.relation import Relation, bind_function, bind_table, rename
 from layby.sql.scope import Scope
 from layby.types.ordering import ASCENDING, DESCENDING, Ordering
-from layby.types.scalar import BIGINT, SqlType
+from layby.types.scalar import BIGINT, BOOLEAN, SqlType
 
 NO_ROWS_NEEDED: Final = ValuesSource(((),), ())
 """What a SELECT without FROM reads: one row of no columns."""
@@ -26,10 +27,16 @@ NO_ROWS_NEEDED: Final = ValuesSource(((),), ())
 
 @dataclass(frozen=True, slots=True)
 class Target:
-    """A result column."""
+    """A result column. With `signal` ("cancel", "terminate") its expression is the process id to act on."""
 
     name: str
     bound: Bound
+    signal: str | None = None
+
+    @property
+    def type(self) -> SqlType:
+        """The type that the client sees."""
+        return self.bound.type if self.signal is None else BOOLEAN
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,9 +51,12 @@ class BoundSelect:
     offset: Expr | None = None
 
 
-def bind_select(context: BindContext, node: Node, *, resolve: bool = True) -> BoundSelect:
+def bind_select(
+    context: BindContext, node: Node, *, resolve: bool = True, signals: bool = False
+) -> BoundSelect:
     """Bind a SelectStmt. With `resolve` off, result columns may be left UNKNOWN (for INSERT).
 
+    `signals` allows pg_cancel_backend and its like as result columns.
     Raises 0A000, naming the clause, for what layby has not.
     """
     _refuse_unsupported(context, node)
@@ -63,7 +73,7 @@ def bind_select(context: BindContext, node: Node, *, resolve: bool = True) -> Bo
         scope = relation.scope
         targets = [Target(n, Bound(ColumnRef(i, scope.types[i]), -1)) for i, n in enumerate(scope.names)]
     else:
-        targets = _targets(binder, node.target_list)
+        targets = _targets(binder, node.target_list, signals=signals)
     where = binder.boolean(node.where_clause, "WHERE").expr if node.HasField("where_clause") else None
     order = _order(binder, node.sort_clause, targets)
     if resolve:
@@ -133,7 +143,7 @@ def bind_values(context: BindContext, lists: Sequence[Node]) -> Relation:
     return Relation(source, Scope("*VALUES*", names, tuple(types)))
 
 
-def _targets(binder: Binder, nodes: Sequence[Node]) -> list[Target]:
+def _targets(binder: Binder, nodes: Sequence[Node], *, signals: bool) -> list[Target]:
     targets: list[Target] = []
     for node in nodes:
         target = node.res_target
@@ -143,7 +153,9 @@ def _targets(binder: Binder, nodes: Sequence[Node]) -> list[Target]:
             if last.WhichOneof("node") == "a_star":
                 targets += _star(binder, value.column_ref)
                 continue
-        targets.append(Target(target.name or column_name(value), binder.bind(value)))
+        signal = bind_signal(binder, value) if signals else None
+        name = target.name or column_name(value)
+        targets.append(Target(name, binder.bind(value)) if signal is None else Target(name, *signal))
     return targets
 
 
@@ -205,6 +217,8 @@ def _order_item(binder: Binder, node: Node, targets: list[Target]) -> Expr:
 
 
 def _resolved(context: BindContext, targets: list[Target], at: int) -> Expr:
+    if targets[at].signal is not None:
+        raise context.unsupported(f"ORDER BY {targets[at].name} is", targets[at].bound.location)
     targets[at] = replace(targets[at], bound=resolve_unknown(context, targets[at].bound))
     return targets[at].bound.expr
 
