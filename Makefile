@@ -29,6 +29,8 @@ serve: $(VENV)/.installed
 bench: $(VENV)/.installed
 	$(BIN)/layby bench isolation
 	$(BIN)/layby bench lookup
+	$(BIN)/layby bench walk
+	$(BIN)/layby bench saturation
 
 # Resolve pyproject.toml's ranges anew into requirements.lock.
 lock: $(VENV)/.installed
