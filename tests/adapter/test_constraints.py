@@ -135,6 +135,23 @@ def test_a_large_copy_is_checked_as_a_small_one_is(client: Client, type_: str, c
     assert client.run("SELECT a FROM t WHERE a = '4321'") == [(4321 if type_ == "int" else "4321",)]
 
 
+@pytest.mark.parametrize("key", ["a", "a, b"])
+def test_texts_alike_in_their_first_bytes_are_told_apart(client: Client, key: str) -> None:
+    client.run(f"CREATE TABLE t (a text, b int, UNIQUE ({key}))")
+    client.run("INSERT INTO t SELECT 'same-beginning-' || g, 0 FROM generate_series(1, 3000) AS g")
+    client.run("INSERT INTO t VALUES (NULL, 0), (NULL, 0)")
+    more = "INSERT INTO t SELECT 'same-beginning-' || g, 0 FROM generate_series({}, {}) AS g"
+    assert client.run(more.format(3001, 8000)) == "INSERT 0 5000"
+    with pytest.raises(SqlError) as caught:
+        client.run(more.format(8000, 13000))
+    assert caught.value.sqlstate == "23505"
+    assert caught.value.detail is not None
+    assert "same-beginning-8000" in caught.value.detail
+    client.run("DELETE FROM t WHERE a IS NOT NULL")
+    assert client.run(more.format(1, 5000)) == "INSERT 0 5000", "deleted keys are free"
+    assert client.fails(more.format(1, 5000))[0] == "23505"
+
+
 def test_a_large_copy_of_one_key_twice_is_refused(client: Client) -> None:
     client.run("CREATE TABLE t (a int, b int, UNIQUE (a, b))")
     data = "".join(f"1\t{n}\n" for n in range(5000)).encode()

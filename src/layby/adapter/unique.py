@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
+import pyarrow.compute as pc
 from numpy.typing import NDArray
 
 from layby.errors import SqlError
@@ -16,6 +17,9 @@ from layby.trace.search import seek
 from layby.types.column import Column, FixedColumn, TextColumn
 from layby.types.formats import render
 from layby.types.scalar import PhysicalValue
+
+_SEEK_PER_HASH = 200
+"""Seeking one text (10 µs) costs as much as hashing so many."""
 
 _ONE_BY_ONE = 1_000
 """Up to so many keys are sought one by one (about 2 µs a key and batch)."""
@@ -164,4 +168,23 @@ def _first_spans(
         sorted_values = sorted_values[offset : offset + known]
     starts = np.searchsorted(sorted_values, keys, "left") + offset
     stops = np.searchsorted(sorted_values, keys, "right") + offset
+    if isinstance(ours, TextColumn) and isinstance(theirs, TextColumn):
+        likely = np.flatnonzero(stops > starts)
+        if len(likely):
+            low, high = int(starts[likely].min()), int(stops[likely].max())
+            if len(likely) * _SEEK_PER_HASH > high - low:
+                return *_equal_texts(ours.take(positions), theirs.slice(low, high), low), True
     return starts, stops, exact
+
+
+def _equal_texts(
+    keys: TextColumn, values: TextColumn, offset: int
+) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+    """Return where the equals of each key lie among sorted values, by hashing all of them."""
+    found = pc.index_in(keys.arrow, value_set=values.arrow)
+    firsts = pc.fill_null(found, -1).to_numpy(zero_copy_only=False).astype(np.int64)
+    changes = pc.fill_null(pc.not_equal(values.arrow[1:], values.arrow[:-1]), True)
+    ends = np.append(np.flatnonzero(changes.to_numpy(zero_copy_only=False)) + 1, len(values))
+    stops = ends[np.searchsorted(ends, firsts, "right").clip(max=len(ends) - 1)]
+    stops[firsts < 0] = -1
+    return firsts + offset, stops + offset
