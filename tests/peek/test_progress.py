@@ -1,0 +1,86 @@
+"""How far a walk is, as seen from the serving loop, wherever the walk runs."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+
+from layby.config import SystemParameters
+from layby.expr.finishing import Finishing
+from layby.expr.function import overloads
+from layby.expr.mfp import Mfp
+from layby.expr.scalar import Call, ColumnRef, Literal
+from layby.peek.fuel import Fuel
+from layby.peek.process_pool import ProcessWalkPool
+from layby.peek.scan import PeekScan, PeekSpec
+from layby.peek.walk import Walk, WalkLimits
+from layby.trace.bundle import Snapshot
+from layby.trace.series import series_batch
+from layby.types.scalar import BIGINT
+
+_DEADLINE_S = 30.0
+
+
+def endless() -> PeekScan:
+    """Return a scan of a million million numbers that finds the first ten alone, after its first slice."""
+    less = next(f for f in overloads("<") if f.args == (BIGINT, BIGINT))
+    first_ten = Call(less, (ColumnRef(0, BIGINT), Literal(11, BIGINT)))
+    mfp = Mfp(1, (first_ten,), (ColumnRef(0, BIGINT),))
+    spec = PeekSpec("numbers", 0, None, False, False, mfp, Finishing((), None, 0, (0,)))
+    scan = PeekScan(spec, Snapshot((series_batch(1, 10**12, 1, BIGINT),), (), 0, 1), 2**40)
+    scan.step(Fuel(5))
+    return scan
+
+
+async def until(condition: Callable[[], bool]) -> None:
+    """Take turns of the loop until a condition holds."""
+    loop, held = asyncio.get_running_loop(), asyncio.Event()
+
+    def look() -> None:
+        if condition():
+            held.set()
+        else:
+            loop.call_soon(look)
+
+    look()
+    await held.wait()
+
+
+def test_a_walk_in_this_process_tells_what_its_scan_has_visited() -> None:
+    limits = WalkLimits.of(SystemParameters({"compute_index_peek_yield_granularity": "7"}).peek)
+    walk = Walk(endless(), None, lambda: limits)
+    assert walk.progress == (5, 5)
+    walk.step()
+    assert walk.progress == (12, 10)
+
+
+def test_a_walk_in_another_process_tells_its_progress_while_it_runs() -> None:
+    async def scenario() -> None:
+        loop = asyncio.get_running_loop()
+        parameters = SystemParameters()
+        pool = ProcessWalkPool(1, loop, lambda: parameters.peek)
+        try:
+            walk, done = Walk(endless(), None, lambda: WalkLimits.of(parameters.peek)), asyncio.Event()
+            pool.submit(walk, done.set)
+            assert walk.progress == (5, 5)
+            async with asyncio.timeout(_DEADLINE_S):
+                await until(lambda: walk.progress[0] > 5)
+                first, rows = walk.progress
+                assert rows == 10
+                await until(lambda: walk.progress[0] > first)
+                walk.cancel()
+                await done.wait()
+            assert walk.progress[0] == walk.scan.positions >= first
+            # The next walk does not show what the one before it came to; it is long at its first stop.
+            parameters.set("compute_index_peek_yield_granularity", "50000000")
+            pool.parameters_changed()
+            again, ended = Walk(endless(), None, lambda: WalkLimits.of(parameters.peek)), asyncio.Event()
+            pool.submit(again, ended.set)
+            assert again.progress == (5, 5)
+            again.cancel()
+            async with asyncio.timeout(_DEADLINE_S):
+                await ended.wait()
+        finally:
+            pool.close()
+
+    asyncio.run(scenario())
