@@ -2,21 +2,26 @@
 
 from __future__ import annotations
 
+from collections import deque
 from collections.abc import Callable, Sequence
 
 import numpy as np
 
+from layby.compute.runtime import run_job
 from layby.compute.state import ServingState
 from layby.compute.worker import ServingWorker
 from layby.config import SystemParameters
 from layby.expr.finishing import Finishing, OrderKey
 from layby.expr.mfp import Mfp
 from layby.expr.scalar import ColumnRef, Expr
+from layby.memory.arena import HEAP, Arena
 from layby.metrics import PeekMetrics
 from layby.peek.answer import Failed, PeekResponse, RowEncoder, Rows
 from layby.peek.pending import PendingPeek
 from layby.peek.pool import SteppedWalkPool
 from layby.peek.scan import PeekSpec
+from layby.peek.stash import Stash
+from layby.persist.blob import Blob
 from layby.trace.bundle import ErrorUpdate, TraceBundle
 from layby.trace.constraints import Constraints, KeyRange
 from layby.trace.layout import Layout
@@ -115,8 +120,10 @@ class Harness:
         *,
         pool_size: int = 1,
         upper: int = 1_000,
+        blob: Blob | None = None,
         **parameters: object,
     ) -> None:
+        """With a `blob` there is a stash, and peeks take stashed answers."""
         defaults = {"enable_compute_index_peek_offload": "on"}
         names = {
             "offload": "enable_compute_index_peek_offload",
@@ -127,6 +134,8 @@ class Harness:
             "max_queued": "compute_index_peek_max_queued",
             "max_result_size": "max_result_size",
             "iteration_limit": "compute_peek_row_iteration_limit",
+            "stash_on": "enable_compute_peek_response_stash",
+            "stash_threshold": "peek_response_stash_threshold_bytes",
         }
         for name, value in parameters.items():
             defaults[names[name]] = str(value)
@@ -138,8 +147,17 @@ class Harness:
         self.state.publish({INDEX: bundle.snapshot()}, upper)
         self.turns: list[Callable[[], None]] = []
         self.now = 0.0
+        self.jobs: deque[Callable[[], None]] = deque()
+        """What runs apart from the loop, until `run_jobs`."""
+        self.stash = None if blob is None else Stash(blob, self._run_apart, self.metrics)
         self.worker = ServingWorker(
-            self.state, self.parameters, self.pool, self.metrics, self.turns.append, lambda: self.now
+            self.state,
+            self.parameters,
+            self.pool,
+            self.metrics,
+            self.turns.append,
+            lambda: self.now,
+            self.stash,
         )
         self.answers: dict[PendingPeek, PeekResponse] = {}
 
@@ -150,13 +168,21 @@ class Harness:
             assert peek not in self.answers, "answered twice"
             self.answers[peek] = response
 
-        peek = PendingPeek(asked or spec(), INDEX, encoder, respond)
+        peek = PendingPeek(asked or spec(), INDEX, encoder, respond, takes_stashed=self.stash is not None)
         return peek
 
     def peek(self, asked: PeekSpec | None = None) -> tuple[PendingPeek, PeekResponse | None]:
         """Send a peek; return it and the answer of the call itself."""
         peek = self.pending(asked)
         return peek, self.worker.peek(peek)
+
+    def _run_apart(self, job: Callable[[Arena], object], then: Callable[[object], None]) -> None:
+        self.jobs.append(lambda: then(run_job(job, HEAP)))
+
+    def run_jobs(self) -> None:
+        """Run everything that waits to run apart."""
+        while self.jobs:
+            self.jobs.popleft()()
 
     def turn(self) -> bool:
         """Take one turn of the loop: what was scheduled before it; False where there was nothing."""

@@ -16,6 +16,8 @@ from layby.persist.blob import BlobError, check_key
 _UNFINISHED: Final = ".tmp-"
 """How the names of files begin that are being written; no key has such a name."""
 
+_ATTEMPTS: Final = 100
+
 
 @dataclass(frozen=True, slots=True)
 class FolderBlob:
@@ -34,10 +36,14 @@ class FolderBlob:
         path = self._path(key)
         with _failing(f"could not write blob {key!r}"):
             # Whoever deletes the last object of a folder may take the folder away right after it was made.
-            while True:
-                path.parent.mkdir(parents=True, exist_ok=True)
-                with contextlib.suppress(FileNotFoundError):
+            for left in reversed(range(_ATTEMPTS)):
+                try:
+                    path.parent.mkdir(parents=True, exist_ok=True)
                     self._write(path, data)
+                except (FileExistsError, FileNotFoundError):
+                    if not left or path.parent.is_file():
+                        raise
+                else:
                     return
 
     def get(self, key: str) -> bytes | None:
