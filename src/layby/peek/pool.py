@@ -25,6 +25,10 @@ class WalkPool(Protocol):
     def submit(self, walk: Walk, done: Callable[[], None]) -> None:
         """Run `walk`."""
 
+    @property
+    def healthy(self) -> bool:
+        """Whether walks are run, or will be in a moment; from any thread."""
+
     def close(self) -> None:
         """Stop once the walks under way have ended."""
 
@@ -54,6 +58,11 @@ class ThreadWalkPool:
         """Hand `walk` to a thread (42 µs there and back)."""
         self._queue.put((walk, done))
 
+    @property
+    def healthy(self) -> bool:
+        """Whether the threads run."""
+        return all(thread.is_alive() for thread in self._threads)
+
     def close(self) -> None:
         """End the threads once their walks have ended."""
         for _ in self._threads:
@@ -67,6 +76,7 @@ class ThreadWalkPool:
             while not walk.step():
                 pass
             self._deliver(done)
+            del item, walk, done  # an idle thread must not hold the memory of its last walk
 
 
 class SteppedWalkPool:
@@ -84,6 +94,11 @@ class SteppedWalkPool:
     def submit(self, walk: Walk, done: Callable[[], None]) -> None:
         """Keep `walk` until it is stepped."""
         self.walks.append((walk, done))
+
+    @property
+    def healthy(self) -> bool:
+        """True."""
+        return True
 
     def step(self, at: int = 0) -> bool:
         """Step the walk at place `at` once; True where that ended it, and its `done` has been called."""

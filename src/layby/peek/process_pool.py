@@ -3,24 +3,31 @@
 One process a permit, started before the first need by executing a new interpreter (nothing is forked from a
 threaded parent). Batches are read where they lie, in shared memory; a cancellation is a store to a shared
 page; answers come back as segments of finished wire bytes. A hand-over there and back costs 51 µs. A process
-that dies costs the peek that it walked and is replaced.
+that dies costs the peek that it walked and is replaced, later and later where its successors die at once.
+
+Nothing here waits for a process: what its socket does not take at once follows when it does, and processes
+are reaped and replaced on another thread.
 """
 
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import logging
+import time
 from collections import deque
 from collections.abc import Callable
+from concurrent.futures import Future
 from dataclasses import replace
 from typing import Final
 
 from layby.config import PeekParameters
 from layby.errors import InternalError
 from layby.memory.channel import ChannelClosedError
-from layby.memory.child import Child
+from layby.memory.child import Child, run_apart
 from layby.memory.control_page import ControlPage
 from layby.memory.shared_arena import SharedArena
+from layby.memory.survival import Survival
 from layby.peek.answer import EncodedRows, Failed, PeekResponse, Rows, Stashed
 from layby.peek.walk import Walk
 from layby.peek.walk_process import (
@@ -45,6 +52,9 @@ HARD_STOP_S: Final = 5.0
 """How long a walk may go on after its cancellation before its process is killed: far longer than one
 granularity takes, even on a busy machine."""
 
+_LEAST_PAUSE_S: Final = 0.05
+"""Before another attempt at what the system has just refused."""
+
 _HOUSEKEEPING_S: Final = 1.0
 """How often idle processes are told what is gone."""
 
@@ -52,8 +62,9 @@ _HOUSEKEEPING_S: Final = 1.0
 class _Walker:
     """One walk process, and the walk that it has."""
 
-    def __init__(self, slot: int, page: ControlPage, nice: int) -> None:
-        self.child = Child("layby.peek.walk_process", (Batch,))
+    def __init__(self, slot: int, page: ControlPage, nice: int, program: str) -> None:
+        self.started_at = time.monotonic()
+        self.child = Child(program, (Batch,))
         self.channel = self.child.channel
         self.slot = slot
         self.number = 0
@@ -75,30 +86,36 @@ class ProcessWalkPool:
         *,
         nice: int = 10,
         hard_stop_s: float = HARD_STOP_S,
+        program: str = "layby.peek.walk_process",
     ) -> None:
-        """Start `size` processes at the given nice value."""
+        """Start `size` processes at the given nice value; `program` is the module that they run."""
+        self.size = size
+        """How many walks can run at once; fewer for the moment where a process is being replaced."""
         self._loop = loop
         self._parameters = parameters
         self._nice = nice
         self._hard_stop_s = hard_stop_s
+        self._program = program
         self._page = ControlPage.create()
         self._arena = SharedArena()
         self._waiting: deque[tuple[Walk, Callable[[], None]]] = deque()
         self._walkers: list[_Walker] = []
         self._idle: deque[_Walker] = deque()
         self._number = 0
+        self._handing_over = False
+        self._survival = Survival(time.monotonic)
         self._closed = False
         self.replaced = 0
         """How many processes died and were replaced."""
         self.parameters_changed()
         for at in range(size):
-            self._start(FIRST_WALKER_SLOT + at)
+            self._adopt(self._new_walker(FIRST_WALKER_SLOT + at))
         self._housekeeping: asyncio.TimerHandle | None = loop.call_later(_HOUSEKEEPING_S, self._keep_house)
 
     @property
-    def size(self) -> int:
-        """The number of processes."""
-        return len(self._walkers)
+    def healthy(self) -> bool:
+        """Whether walks are run, or will be in a moment; from any thread."""
+        return bool(self._walkers) or self._survival.hopeful
 
     @property
     def process_ids(self) -> list[int]:
@@ -115,6 +132,7 @@ class ProcessWalkPool:
 
     def submit(self, walk: Walk, done: Callable[[], None]) -> None:
         """Hand `walk` to an idle process, or keep it for the next that is."""
+        walk.on_cancel = lambda: self._withdraw(walk)
         self._waiting.append((walk, done))
         self._hand_over()
 
@@ -125,38 +143,79 @@ class ProcessWalkPool:
             self._housekeeping.cancel()
             self._housekeeping = None
         for walker in self._walkers:
-            self._loop.remove_reader(walker.channel.socket.fileno())
+            self._stop_watching(walker)
+            walker.child.terminate()
         for walker in self._walkers:
             walker.child.end()
         self._walkers.clear()
         self._idle.clear()
 
-    def _start(self, slot: int) -> None:
-        self._page[slot] = 0
-        walker = _Walker(slot, self._page, self._nice)
+    def _new_walker(self, slot: int) -> _Walker:
+        """Start a process; on any thread. Raises OSError."""
+        return _Walker(slot, self._page, self._nice, self._program)
+
+    def _adopt(self, walker: _Walker) -> None:
         self._walkers.append(walker)
         self._idle.append(walker)
         self._loop.add_reader(walker.channel.socket.fileno(), self._readable, walker)
 
+    def _stop_watching(self, walker: _Walker) -> None:
+        descriptor = walker.channel.socket.fileno()
+        self._loop.remove_reader(descriptor)
+        self._loop.remove_writer(descriptor)
+
+    def _withdraw(self, walk: Walk) -> None:
+        """Take a cancelled walk out of those that wait for a process."""
+        for entry in self._waiting:
+            if entry[0] is walk:
+                self._waiting.remove(entry)
+                entry[1]()
+                return
+
     def _hand_over(self) -> None:
-        while self._waiting and self._idle:
-            walk, done = self._waiting.popleft()
-            if walk.cancelled:
-                done()
-                continue
-            walker = self._idle.popleft()
-            self._number += 1
-            walker.number, walker.walk, walker.done = self._number, walk, done
-            walk.on_cancel = self._canceller(walker, self._number)
-            walk.progress_elsewhere = _progress(walker, walk)
-            try:
-                walk.scan.place_found(self._arena)
-                walker.channel.send(WalkRequest(self._number, walk.scan, walk.encoder, walk.stash))
-            except ChannelClosedError:
-                self._died(walker)
-            except Exception as error:
-                log.exception("a walk could not be handed over")
-                self._over(walker, Failed(InternalError(f"a walk could not be handed over: {error}")))
+        """Give the walks that wait to idle processes."""
+        # The end of one walk may bring the next while this runs: that one is taken here too, not within.
+        if self._handing_over:
+            return
+        self._handing_over = True
+        try:
+            while self._waiting and self._idle:
+                self._give(self._idle.popleft(), *self._waiting.popleft())
+        finally:
+            self._handing_over = False
+
+    def _give(self, walker: _Walker, walk: Walk, done: Callable[[], None]) -> None:
+        self._number += 1
+        walker.number, walker.walk, walker.done = self._number, walk, done
+        walk.on_cancel = self._canceller(walker, self._number)
+        walk.progress_elsewhere = _progress(walker, walk)
+        try:
+            walk.scan.place_found(self._arena)
+            self._send(walker, WalkRequest(self._number, walk.scan, walk.encoder, walk.stash))
+        except ChannelClosedError:
+            # It died before it had the walk, which another one can take.
+            walker.walk = walker.done = None
+            walk.progress_elsewhere = None
+            walk.on_cancel = lambda: self._withdraw(walk)
+            self._waiting.appendleft((walk, done))
+            self._died(walker)
+        except Exception as error:
+            log.exception("a walk could not be handed over")
+            self._over(walker, Failed(InternalError(f"a walk could not be handed over: {error}")))
+
+    def _send(self, walker: _Walker, message: object) -> None:
+        walker.channel.send(message, wait=False)
+        if walker.channel.unsent:
+            self._loop.add_writer(walker.channel.socket.fileno(), self._writable, walker)
+
+    def _writable(self, walker: _Walker) -> None:
+        try:
+            walker.channel.flush()
+        except ChannelClosedError:
+            self._died(walker)
+        else:
+            if not walker.channel.unsent:
+                self._loop.remove_writer(walker.channel.socket.fileno())
 
     def _canceller(self, walker: _Walker, number: int) -> Callable[[], None]:
         def cancel() -> None:
@@ -178,15 +237,20 @@ class ProcessWalkPool:
                 message = messages[0]
                 if isinstance(message, Ready):
                     walker.progress = message.page
-                else:
+                elif message is not None:  # else only housekeeping came with it
                     self._ended(walker, message)
         except ChannelClosedError:
+            self._died(walker)
+        except Exception:
+            # A message is lost, and with it the walk that it spoke of.
+            log.exception("a message of walk process %d cannot be read", walker.child.pid)
             self._died(walker)
 
     def _ended(self, walker: _Walker, ended: WalkEnded) -> None:
         walk = walker.walk
         if walk is None or ended.number != walker.number:
             return
+        self._survival.lives()
         walk.raised = ended.raised
         walk.scan.positions = ended.positions
         walk.scan.times = ended.times
@@ -212,15 +276,15 @@ class ProcessWalkPool:
         """Answer the walk of a process that died, and replace it."""
         if self._closed or walker not in self._walkers:
             return
-        self._loop.remove_reader(walker.channel.socket.fileno())
+        self._stop_watching(walker)
         walker.channel.close()
-        code = walker.child.kill()
         self._walkers.remove(walker)
         if walker in self._idle:
             self._idle.remove(walker)
         self.replaced += 1
-        log.error("walk process %d ended with %d, replaced", walker.child.pid, code)
-        self._start(walker.slot)
+        log.error("walk process %d died, replaced", walker.child.pid)
+        pause = self._survival.died(walker.started_at)
+        run_apart(walker.child.kill, lambda _: self._in_loop(lambda: self._replace(walker.slot, pause)))
         walk, done = walker.walk, walker.done
         walker.walk = walker.done = None
         if walk is not None and done is not None:
@@ -231,12 +295,40 @@ class ProcessWalkPool:
             done()
         self._hand_over()
 
+    def _in_loop(self, callback: Callable[[], object]) -> None:
+        with contextlib.suppress(RuntimeError):  # the loop is closed, and so is this pool
+            self._loop.call_soon_threadsafe(callback)
+
+    def _replace(self, slot: int, pause: float) -> None:
+        if not self._closed:
+            self._loop.call_later(pause, self._launch, slot)
+
+    def _launch(self, slot: int) -> None:
+        if not self._closed:
+            run_apart(
+                lambda: self._new_walker(slot),
+                lambda future: self._in_loop(lambda: self._launched(slot, future)),
+            )
+
+    def _launched(self, slot: int, future: Future[_Walker]) -> None:
+        try:
+            walker = future.result()
+        except (OSError, ChannelClosedError) as error:
+            log.error("a walk process cannot be started: %s", error)
+            self._replace(slot, max(self._survival.died(time.monotonic()), _LEAST_PAUSE_S))
+            return
+        if self._closed:
+            walker.child.end()
+            return
+        self._adopt(walker)
+        self._hand_over()
+
     def _keep_house(self) -> None:
         """Tell idle processes what is gone, so that they do not keep its memory."""
         for walker in list(self._idle):
             if walker.channel.owes_notice:
                 try:
-                    walker.channel.send(None)
+                    self._send(walker, None)
                 except ChannelClosedError:
                     self._died(walker)
         self._housekeeping = self._loop.call_later(_HOUSEKEEPING_S, self._keep_house)

@@ -23,7 +23,7 @@ from layby.memory.shared_arena import SharedArena
 from layby.peek.answer import PeekResponse, RowEncoder, Rows, Stashed
 from layby.peek.scan import PeekScan, PhaseTimes
 from layby.peek.upload import StashTarget
-from layby.peek.walk import Walk, WalkLimits
+from layby.peek.walk import Walk, WalkLimits, raised_response
 from layby.trace.batch import Batch
 
 GRANULARITY_SLOT: Final = 0
@@ -110,15 +110,30 @@ def run(channel: Channel) -> None:
         while not walk.step():
             progress[PROGRESS_POSITIONS_SLOT], progress[PROGRESS_ROWS_SLOT] = scan.positions, scan.count
             progress[PROGRESS_NUMBER_SLOT] = number
-        response, wire = walk.response, None
-        if isinstance(response, Rows):
-            response, wire = _placed(response, arena)
-        elif isinstance(response, Stashed):
-            rest, wire = _placed(response.rest, arena)
-            response = replace(response, rest=rest)
-        channel.send(WalkEnded(number, response, wire, walk.raised, scan.positions, scan.count, scan.times))
-        # Let go of the batches before waiting: this process must not be the last to hold them.
-        del request, walk, scan, response, wire
+        try:
+            channel.send(_ended(number, walk, arena))
+        except ChannelClosedError:
+            raise
+        except Exception as error:  # noqa: BLE001 - no memory for the answer, say: that costs one peek
+            failed = raised_response(scan, error)
+            channel.send(WalkEnded(number, failed, None, True, scan.positions, scan.count, scan.times))
+            del failed
+        # Let go of the batches before waiting: this process must not be the last to hold them, nor the
+        # server of an answer's memory until this process sends the next.
+        del request, walk, scan
+        if channel.owes_notice:
+            channel.send(None)
+
+
+def _ended(number: int, walk: Walk, arena: SharedArena) -> WalkEnded:
+    """Return what a walk came to, its answer placed where the server can read it."""
+    scan, response, wire = walk.scan, walk.response, None
+    if isinstance(response, Rows):
+        response, wire = _placed(response, arena)
+    elif isinstance(response, Stashed):
+        rest, wire = _placed(response.rest, arena)
+        response = replace(response, rest=rest)
+    return WalkEnded(number, response, wire, walk.raised, scan.positions, scan.count, scan.times)
 
 
 def _placed(
