@@ -35,6 +35,11 @@ class SqlError(Exception):
         self.position = position
         self.context = context
 
+    def forget_frames(self) -> None:
+        """Let go of where it was raised: frames hold whatever was at work there, and an error that has become
+        an answer would keep that, in a cycle, until the garbage collector comes by."""
+        self.__traceback__ = self.__context__ = self.__cause__ = None
+
     def __reduce__(self) -> tuple[Any, ...]:
         """Pickle with the keyword fields, so that an error crosses to another process whole."""
         return (

@@ -3,14 +3,19 @@
 from __future__ import annotations
 
 import gc
-import weakref
 from collections.abc import Callable
 
 import pytest
 
+from layby.peek.scan import PeekScan
 from tests.peek.harness import Harness, bundle_of, pairs
 
 HUNDRED = tuple((k, k) for k in range(100))
+
+
+def refused(harness: Harness) -> None:
+    harness.peek()
+    harness.settle()
 
 
 def answered(harness: Harness) -> None:
@@ -30,19 +35,18 @@ def cancelled_while_walking(harness: Harness) -> None:
     harness.settle()
 
 
-@pytest.mark.parametrize("end", [answered, cancelled_in_the_queue, cancelled_while_walking])
+@pytest.mark.parametrize("end", [answered, refused, cancelled_in_the_queue, cancelled_while_walking])
 def test_the_scan_of_an_ended_walk_is_free_without_the_garbage_collector(
     end: Callable[[Harness], None],
 ) -> None:
     gc.collect()
     gc.disable()
     try:
-        harness = Harness(bundle_of(pairs(*HUNDRED)), inline_budget=1, granularity=10)
+        harness = Harness(bundle_of(pairs(*HUNDRED)), inline_budget=1, granularity=10, max_queued=1)
         for _ in range(2):
             harness.peek()
-        scans = [weakref.ref(taken.walk) for taken in harness.worker.offload._taken.values()]
         end(harness)
         harness.answers.clear()
-        assert [scan() for scan in scans] == [None, None]
+        assert [found for found in gc.get_objects() if isinstance(found, PeekScan)] == []
     finally:
         gc.enable()

@@ -39,7 +39,8 @@ class Execution:
     def defer(self) -> Outcome | None:
         """Return the outcome if it is there; if not, the callback gets it."""
         self._deferred = True
-        return self.result
+        result, self.result = self.result, None  # COPY's holds the sink, which holds this execution
+        return result
 
     def finish(self, outcome: Outcome) -> None:
         """End the statement; what comes after its end (it was cancelled) is dropped."""

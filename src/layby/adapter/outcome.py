@@ -47,9 +47,12 @@ class CommandOutcome:
 
 @dataclass(frozen=True, slots=True)
 class FailureOutcome:
-    """The statement's error; nothing of the statement has taken effect."""
+    """The statement's error, which keeps no frames; nothing of the statement has taken effect."""
 
     error: SqlError
+
+    def __post_init__(self) -> None:
+        self.error.forget_frames()
 
 
 class CopyInSink(Protocol):

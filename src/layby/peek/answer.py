@@ -42,9 +42,12 @@ class Rows:
 
 @dataclass(frozen=True, slots=True)
 class Failed:
-    """The peek's error."""
+    """The peek's error; it keeps no frames."""
 
     error: SqlError
+
+    def __post_init__(self) -> None:
+        self.error.forget_frames()
 
 
 @dataclass(frozen=True, slots=True)

@@ -190,8 +190,9 @@ class StashReader:
         self._stash.delete(tuple(self._left))
         self._left.clear()
         self._rest = None
-        if self.on_closed is not None:
-            self.on_closed()
+        on_closed, self.on_closed = self.on_closed, None
+        if on_closed is not None:
+            on_closed()
 
     def _fetched(self, part: Part, result: object, then: Callable[[Rows | SqlError], None]) -> None:
         if self._closed:
