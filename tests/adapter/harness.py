@@ -29,6 +29,7 @@ from layby.errors import SqlError
 from layby.metrics import PeekMetrics
 from layby.peek.answer import EncodedRows, RowEncoder
 from layby.peek.pool import SteppedWalkPool
+from layby.persist.blob import Blob
 from layby.sql.plan import CopyOptions
 from layby.types.column import Column
 from layby.types.scalar import PhysicalValue
@@ -111,7 +112,7 @@ def pickled(value: Any) -> Any:
 class Server:
     """A coordinator with everything stepped."""
 
-    def __init__(self, **parameters: object) -> None:
+    def __init__(self, *, blob: Blob | None = None, **parameters: object) -> None:
         defaults = {"enable_compute_index_peek_offload": "on"}
         defaults |= {name: str(value) for name, value in parameters.items()}
         self.loop = FakeLoop()
@@ -126,6 +127,7 @@ class Server:
             maintenance=self._maintained,
             commits=self._committed,
             clock=lambda: START,
+            blob=blob,
         )
 
     def _maintained(self, *arguments: Any) -> SteppedMaintenanceRuntime:

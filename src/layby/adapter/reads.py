@@ -12,6 +12,7 @@ from layby.compute.arrangement import ArrangementDesc, Updates
 from layby.memory.arena import HEAP
 from layby.peek.answer import PeekResponse, RowEncoder
 from layby.peek.pending import Asker, PendingPeek
+from layby.peek.profile import PeekProfile
 from layby.peek.scan import PeekSpec
 from layby.sql.instantiate import instantiate, instantiate_series, instantiate_values
 from layby.sql.plan import SelectPlan, SeriesSource, TableSource
@@ -36,10 +37,12 @@ def read(
     then: Callable[[PeekResponse], None],
     *,
     takes_stashed: bool = False,
+    profile: PeekProfile | None = None,
 ) -> None:
     """Run a select plan; `then` gets its answer, maybe before this returns. Raises SqlError.
 
-    The answer is `Stashed` only where `takes_stashed` says that `then` can do with that.
+    The answer is `Stashed` only where `takes_stashed` says that `then` can do with that. `profile` is filled
+    in before `then` is called.
     """
     coordinator = session.coordinator
     environment = Environment(session)
@@ -71,6 +74,7 @@ def read(
                         ready.finishing,
                     )
                     pending = PendingPeek(spec, desc.id, encoder, then, takes_stashed=takes_stashed)
+                    pending.profile = profile
                     _read_over(session, pending, desc, own, execution)
                     return
     elif isinstance(source, SeriesSource):
@@ -84,7 +88,9 @@ def read(
     spec = PeekSpec(
         name, timestamp, ready.constraints, ready.reverse, ready.ordered, ready.mfp, ready.finishing
     )
-    _peek(session, PendingPeek(spec, target, encoder, then, takes_stashed=takes_stashed), execution)
+    pending = PendingPeek(spec, target, encoder, then, takes_stashed=takes_stashed)
+    pending.profile = profile
+    _peek(session, pending, execution)
 
 
 def _peek(session: Session, pending: PendingPeek, execution: Execution) -> None:

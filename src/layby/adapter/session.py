@@ -484,7 +484,7 @@ class Session:
             case DropPlan():
                 ddl.drop(self, plan, execution)
             case ExplainPlan():
-                settings.explain(plan, encoder_for, execution)
+                settings.explain(self, plan, params, encoder_for, execution)
             case ShowPlan():
                 settings.show(self, plan, encoder_for, execution)
             case SetPlan():

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
+from layby.adapter.analyze import analyze
 from layby.adapter.execution import Execution
 from layby.adapter.outcome import CommandOutcome, EncoderFor, ResultDesc, RowsOutcome
 from layby.adapter.variables import VARIABLES
@@ -14,7 +15,7 @@ from layby.sql.explain import explain as explain_lines
 from layby.sql.plan import DiscardPlan, ExplainPlan, SetPlan, ShowPlan
 from layby.types.column import column_from_values
 from layby.types.relation import ColumnDesc
-from layby.types.scalar import TEXT, SqlType
+from layby.types.scalar import TEXT, PhysicalValue, SqlType
 
 if TYPE_CHECKING:
     from layby.adapter.session import Session
@@ -87,12 +88,23 @@ def _alter_system(session: Session, plan: SetPlan) -> None:
         parameters.set(name.lower(), plan.value)
 
 
-def explain(plan: ExplainPlan, encoder_for: EncoderFor, execution: Execution) -> None:
-    """Run EXPLAIN."""
+def explain(
+    session: Session,
+    plan: ExplainPlan,
+    params: tuple[PhysicalValue, ...],
+    encoder_for: EncoderFor,
+    execution: Execution,
+) -> None:
+    """Run EXPLAIN and EXPLAIN ANALYZE."""
+
+    def answer(lines: Sequence[str]) -> None:
+        rows = [(line,) for line in lines]
+        _answer((ColumnDesc("QUERY PLAN", TEXT),), rows, "EXPLAIN", encoder_for, execution)
+
     if plan.analyze:
-        raise SqlError("0A000", "EXPLAIN ANALYZE is not supported yet")
-    rows = [(line,) for line in explain_lines(plan.target)]
-    _answer((ColumnDesc("QUERY PLAN", TEXT),), rows, "EXPLAIN", encoder_for, execution)
+        analyze(session, plan, params, encoder_for, execution, answer)
+    else:
+        answer(explain_lines(plan.target))
 
 
 def discard(session: Session, plan: DiscardPlan, execution: Execution) -> None:
