@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 
 from layby.adapter import ddl, dml, settings, signals
 from layby.adapter.execution import Execution
+from layby.adapter.literals import ShapedStatement, suits
 from layby.adapter.locks import LockMode
 from layby.adapter.outcome import (
     CommandOutcome,
@@ -147,16 +148,16 @@ class Session:
 
     # Statements and portals
 
-    def parse_script(self, sql: str) -> list[ParsedStatement]:
+    def parse_script(self, sql: str) -> Sequence[ParsedStatement | ShapedStatement]:
         """Return the statements of a simple query's text; raises SqlError 42601."""
-        return self.coordinator.statements.parse(sql)
+        return self.coordinator.statements.parse_simple(sql)
 
     def prepare(self, name: str, sql: str, param_oids: Sequence[int]) -> None:
         """Make a prepared statement of one statement's text; raises what parsing and planning raise."""
         if name and name in self._prepared:
             raise SqlError("42P05", f'prepared statement "{name}" already exists')
         self._prepared.pop(name, None)
-        statements = self.parse_script(sql)
+        statements = self.coordinator.statements.parse(sql)
         if len(statements) > 1:
             raise SqlError("42601", "cannot insert multiple commands into a prepared statement")
         types: list[SqlType | None] = []
@@ -219,19 +220,27 @@ class Session:
     # Execution
 
     def execute_statement(
-        self, parsed: ParsedStatement, encoder_for: EncoderFor, on_outcome: Callable[[Outcome], None]
+        self,
+        parsed: ParsedStatement | ShapedStatement,
+        encoder_for: EncoderFor,
+        on_outcome: Callable[[Outcome], None],
     ) -> Outcome | None:
         """Run one statement of a script."""
+        statements = self.coordinator.statements
         try:
             self._refuse_in_failed_block(parsed)
             catalog = self.coordinator.catalog_for(self.transaction)
-            planned = self.coordinator.statements.plan(parsed, catalog)
-            if planned.params:
+            params: tuple[PhysicalValue, ...] = ()
+            if isinstance(parsed, ShapedStatement):
+                planned, params = self._plan_shaped(parsed)
+            else:
+                planned = statements.plan(parsed, catalog)
+            if len(planned.params) != len(params):
                 raise SqlError("42P02", "there is no parameter $1")
         except SqlError as error:
             return self._failed(error)
         self.query = parsed.text
-        return self._run(planned, (), encoder_for, on_outcome)
+        return self._run(planned, params, encoder_for, on_outcome)
 
     def execute_portal(
         self, portal: str, encoder_for: EncoderFor, on_outcome: Callable[[Outcome], None]
@@ -418,6 +427,18 @@ class Session:
             self.fail()
         return outcome
 
+    def _plan_shaped(self, shaped: ShapedStatement) -> tuple[PlannedStatement, tuple[PhysicalValue, ...]]:
+        """Return the plan of a statement's shape and its literals, or the plan of its text and none."""
+        statements = self.coordinator.statements
+        catalog = self.coordinator.catalog_for(self.transaction)
+        try:
+            planned = statements.plan(shaped.shape.parsed, catalog, shaped.types)
+            if suits(planned):
+                return planned, shaped.values(planned)
+        except SqlError as error:
+            log.debug("told again in terms of the statement's own text: %s", error)
+        return statements.plan(statements.parse(shaped.text)[0], catalog), ()
+
     def _begin_execution(self, on_outcome: Callable[[Outcome], None]) -> Execution:
         def later(outcome: Outcome) -> None:
             if self._closed:
@@ -573,7 +594,7 @@ class Session:
         self.fail()
         return FailureOutcome(error)
 
-    def _refuse_in_failed_block(self, parsed: ParsedStatement) -> None:
+    def _refuse_in_failed_block(self, parsed: ParsedStatement | ShapedStatement) -> None:
         transaction = self.transaction
         if transaction is not None and transaction.failed and parsed.kind != "transaction_stmt":
             raise _in_failed_block()

@@ -6,6 +6,7 @@ from collections import OrderedDict
 from collections.abc import Sequence
 from typing import Final
 
+from layby.adapter.literals import LONGEST, Shape, ShapedStatement, make_shape, read_literals, shape_text
 from layby.sql.catalog import Catalog
 from layby.sql.parse import ParsedStatement, parse_script
 from layby.sql.plan import PlannedStatement
@@ -26,7 +27,32 @@ class StatementCache:
 
     def __init__(self) -> None:
         self._scripts: OrderedDict[str, list[ParsedStatement]] = OrderedDict()
+        self._shapes: OrderedDict[str, Shape | None] = OrderedDict()
         self._plans: OrderedDict[PlanKey, PlannedStatement] = OrderedDict()
+
+    def parse_simple(self, sql: str) -> Sequence[ParsedStatement | ShapedStatement]:
+        """Return the statements of a simple query, one with literals as one of its shape where it can be.
+
+        Raises SqlError 42601.
+        """
+        if sql not in self._scripts and len(sql) <= LONGEST:
+            shaped = self._shaped(sql)
+            if shaped is not None:
+                return (shaped,)
+        return self.parse(sql)
+
+    def _shaped(self, sql: str) -> ShapedStatement | None:
+        text = shape_text(sql)
+        if text is None:
+            return None
+        if text in self._shapes:
+            self._shapes.move_to_end(text)
+            shape = self._shapes[text]
+        else:
+            shape = self._shapes[text] = make_shape(text)
+            if len(self._shapes) > _SCRIPTS:
+                self._shapes.popitem(last=False)
+        return None if shape is None else read_literals(sql, shape)
 
     def parse(self, sql: str) -> list[ParsedStatement]:
         """Return the statements of a script; raises SqlError 42601."""
