@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import itertools
 from typing import Any
 
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from layby.expr.finishing import Finishing, OrderKey, finish, thin
+from layby.expr.finishing import Finishing, OrderKey, finish, finish_part, thin
 from layby.types.column import Column, column_from_values, concat
 from layby.types.ordering import ASCENDING, DESCENDING, Ordering
 from layby.types.scalar import INTEGER, TEXT
@@ -108,3 +109,29 @@ def test_an_answer_that_is_cut_nowhere_hands_its_columns_through() -> None:
     assert found[0] is columns[1]
     assert found[1] is columns[0]
     assert count == 2
+
+
+@given(
+    tables,
+    st.one_of(st.none(), st.integers(0, 6)),
+    st.integers(0, 4),
+    st.sampled_from([(0, 1), (1,), (1, 0, 1)]),
+    st.lists(st.integers(0, 12), max_size=3),
+)
+@settings(max_examples=100, deadline=None)
+def test_parts_finished_one_by_one_are_the_answer_of_them_all(
+    rows: list[Row],
+    limit: int | None,
+    offset: int,
+    projection: tuple[int, ...],
+    cuts: list[int],
+) -> None:
+    finishing = Finishing((), limit, offset, projection)
+    bounds = sorted({0, len(rows), *(min(cut, len(rows)) for cut in cuts)})
+    found: list[tuple[Any, ...]] = []
+    for start, stop in itertools.pairwise(bounds):
+        columns, count = finish_part(finishing, columns_of(rows[start:stop]), stop - start, start)
+        assert [len(column) for column in columns] == [count] * len(projection)
+        found += rows_of(columns)
+    kept = rows[offset:] if limit is None else rows[offset : offset + limit]
+    assert found == [tuple(row[at] for at in projection) for row in kept]

@@ -1,0 +1,653 @@
+"""The stash: what is written, when, and that nothing is left of it."""
+
+from __future__ import annotations
+
+import logging
+import pickle
+from collections.abc import Callable, Sequence
+from pathlib import Path
+
+import numpy as np
+import pyarrow as pa
+import pytest
+
+from layby.errors import SqlError
+from layby.expr.finishing import Finishing, OrderKey
+from layby.peek import upload, walk
+from layby.peek.answer import EncodedRows, Failed, PeekResponse, RowEncoder, Rows, Stashed
+from layby.peek.fuel import Fuel
+from layby.peek.pending import PeekState, PendingPeek
+from layby.peek.scan import Complete, PeekScan, ScanFailed, Suspended
+from layby.peek.stash import StashReader
+from layby.persist.folder import FolderBlob
+from layby.trace.bundle import TraceBundle
+from layby.types.column import Column, column_from_values
+from layby.types.ordering import ASCENDING, DESCENDING
+from layby.types.scalar import TEXT
+from tests.peek.harness import (
+    Harness,
+    append_error,
+    bundle_of,
+    error_of,
+    finishing,
+    pairs,
+    rows_of,
+    spec,
+)
+from tests.persist.memory_blob import MemoryBlob
+
+HUNDRED = tuple((k, k) for k in range(100))
+"""Rows of 16 bytes each."""
+
+
+def stashing(bundle: TraceBundle | None = None, **parameters: object) -> tuple[Harness, MemoryBlob]:
+    """Return a harness whose walks write what is more than nine rows, ten positions at a time."""
+    blob = MemoryBlob()
+    chosen = {"inline_budget": 1, "granularity": 10, "stash_threshold": 150} | parameters
+    return Harness(bundle or bundle_of(pairs(*HUNDRED)), blob=blob, **chosen), blob  # type: ignore[arg-type]
+
+
+def stashed_of(response: PeekResponse | None) -> Stashed:
+    assert isinstance(response, Stashed), response
+    return response
+
+
+def open_reader(harness: Harness, stashed: Stashed, encoder: RowEncoder | None = None) -> StashReader:
+    assert harness.stash is not None
+    return harness.stash.open(stashed, encoder)
+
+
+def fetch(harness: Harness, reader: StashReader) -> Rows | SqlError | None:
+    """Fetch one piece; None where none is left."""
+    pieces: list[Rows | SqlError] = []
+    if not reader.fetch(pieces.append):
+        return None
+    while not pieces:
+        harness.jobs.popleft()()
+    return pieces[0]
+
+
+def read_all(harness: Harness, stashed: Stashed) -> list[tuple[object, ...]]:
+    """Read a stashed answer to its end."""
+    reader = open_reader(harness, stashed)
+    rows: list[tuple[object, ...]] = []
+    while (piece := fetch(harness, reader)) is not None:
+        assert isinstance(piece, Rows), piece
+        rows += rows_of(piece)
+    harness.run_jobs()
+    return rows
+
+
+# Which answers, and how they are written
+
+
+def test_rows_past_the_threshold_are_written_while_the_walk_goes_on() -> None:
+    harness, blob = stashing()
+    peek, _ = harness.peek()
+    assert blob.calls == []
+    written = []
+    while not harness.pool.step():
+        written.append(len(blob.objects))
+    assert written == [1, 2, 3, 4, 5, 6, 7, 8, 9]
+    harness.settle()
+    stashed = stashed_of(harness.answers[peek])
+    assert [part.count for part in stashed.handle.parts] == [11, 10, 10, 10, 10, 10, 10, 10, 10]
+    assert (stashed.rest.count, stashed.count) == (9, 100)
+    assert read_all(harness, stashed) == list(HUNDRED)
+
+
+def test_a_stashed_walk_visits_each_position_once_and_counts_as_offloaded() -> None:
+    harness, _ = stashing()
+    harness.ask()
+    assert harness.metrics.row_iteration_rows.sum == 100
+    assert harness.metrics.result_sort_rows.sum == 100
+    assert (harness.metrics.walks_inline, harness.metrics.walks_offloaded) == (0, 1)
+
+
+def test_an_answer_that_does_not_pass_the_threshold_never_touches_the_store() -> None:
+    harness, blob = stashing(stash_threshold=1_600)
+    assert rows_of(harness.ask()) == list(HUNDRED)
+    assert blob.calls == []
+    assert harness.metrics.stashed == 0
+
+
+def test_a_threshold_of_zero_stashes_whatever_is_offloaded() -> None:
+    harness, _ = stashing(bundle_of(pairs((1, 1), (2, 2))), stash_threshold=0)
+    stashed = stashed_of(harness.ask())
+    assert (stashed.count, stashed.rest.count) == (2, 0)
+    assert read_all(harness, stashed) == [(1, 1), (2, 2)]
+
+
+def test_an_answer_without_rows_is_not_stashed_at_a_threshold_of_zero() -> None:
+    harness, blob = stashing(stash_threshold=0)
+    assert rows_of(harness.ask(spec(0))) == []
+    assert blob.calls == []
+
+
+def test_a_walk_that_ends_inline_is_never_stashed() -> None:
+    harness, blob = stashing(stash_threshold=0, inline_budget=1_000)
+    assert rows_of(harness.ask()) == list(HUNDRED)
+    assert blob.calls == []
+
+
+def test_with_the_offload_off_nothing_is_stashed() -> None:
+    harness, blob = stashing(stash_threshold=0, offload="off")
+    assert rows_of(harness.ask()) == list(HUNDRED)
+    assert blob.calls == []
+
+
+def test_with_the_stash_off_nothing_is_stashed() -> None:
+    harness, blob = stashing(stash_threshold=0, stash_on="off")
+    assert rows_of(harness.ask()) == list(HUNDRED)
+    assert blob.calls == []
+
+
+def test_a_reader_that_wants_columns_gets_them_whatever_their_size() -> None:
+    harness, blob = stashing(stash_threshold=0)
+    peek = harness.pending()
+    peek.takes_stashed = False
+    harness.worker.peek(peek)
+    harness.settle()
+    assert rows_of(harness.answers[peek]) == list(HUNDRED)
+    assert blob.calls == []
+
+
+def test_a_changed_threshold_reaches_a_walk_under_way() -> None:
+    harness, blob = stashing(stash_threshold=1_000_000)
+    peek, _ = harness.peek()
+    harness.pool.step()
+    assert blob.calls == []
+    harness.parameters.set("peek_response_stash_threshold_bytes", "0")
+    harness.pool.step()
+    assert len(blob.objects) == 1
+    harness.settle()
+    assert read_all(harness, stashed_of(harness.answers[peek])) == list(HUNDRED)
+
+
+def test_a_walk_that_has_begun_to_stash_goes_on_when_the_stash_is_switched_off() -> None:
+    harness, blob = stashing()
+    peek, _ = harness.peek()
+    harness.pool.step()
+    harness.parameters.set("enable_compute_peek_response_stash", "off")
+    harness.settle()
+    stashed = stashed_of(harness.answers[peek])
+    assert (len(blob.objects), stashed.rest.count) == (1, 89)
+    assert read_all(harness, stashed) == list(HUNDRED)
+
+
+def test_once_there_is_a_part_rows_are_written_at_the_size_of_a_part(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(walk, "PART_BYTES", 300)
+    monkeypatch.setattr(upload, "PART_BYTES", 300)
+    harness, _ = stashing(stash_threshold=800)
+    stashed = stashed_of(harness.ask())
+    # 51 rows pass 800 bytes and are halved until no piece passes 300; then every 20 rows pass 300.
+    assert [part.count for part in stashed.handle.parts] == [12, 13, 13, 13, 10, 10, 10, 10]
+    assert stashed.rest.count == 9
+    assert read_all(harness, stashed) == list(HUNDRED)
+
+
+def test_one_row_wider_than_a_part_is_a_part() -> None:
+    wide = "x" * (3 << 20)
+    written = upload.Upload(upload.StashTarget(MemoryBlob(), "p/"))
+    assert written.write([column_from_values(TEXT, ["a", wide, "b"])], 3, lambda: False)
+    assert [part.count for part in written.handle.parts] == [1, 1, 1]
+
+
+def test_a_step_ends_as_soon_as_a_batch_is_full() -> None:
+    scan = PeekScan(spec(), bundle_of(pairs(*((k, k) for k in range(40_000)))).snapshot(), 1 << 30)
+    scan.batch_bytes = 0
+    assert isinstance(scan.step(Fuel(1_000_000)), Suspended)
+    assert scan.count == 16_384
+
+
+def test_a_row_that_is_there_many_times_is_stashed_as_often() -> None:
+    harness, _ = stashing(bundle_of([((1, 1), 1, 30), ((2, 2), 1, 1)], pairs((3, 3), time=2)))
+    assert read_all(harness, stashed_of(harness.ask())) == [(1, 1)] * 30 + [(2, 2), (3, 3)]
+
+
+def test_parts_are_compressed_arrow_files_under_one_prefix_a_peek() -> None:
+    same = bundle_of(pairs(*((7, 7) for _ in range(5_000))))
+    harness, blob = stashing(same, granularity=100_000)
+    first, _ = harness.peek()
+    second, _ = harness.peek()
+    harness.settle()
+    prefixes = {key.partition("/")[0] for key in blob.objects}
+    assert len(prefixes) == 2
+    for peek in (first, second):
+        parts = stashed_of(harness.answers[peek]).handle.parts
+        assert len({part.key.partition("/")[0] for part in parts}) == 1
+        assert all(part.key.endswith(".arrow") for part in parts)
+    data = next(iter(blob.objects.values()))
+    table = pa.ipc.open_file(pa.py_buffer(data)).read_all()
+    assert (table.num_rows, table.column(0)[0].as_py()) == (5_000, 7)
+    assert len(data) < 5_000 * 16 / 10
+
+
+def test_the_rest_is_encoded_where_the_walk_ran_and_the_parts_where_they_are_read() -> None:
+    encoded: list[int] = []
+
+    def encoder(columns: Sequence[Column], count: int) -> EncodedRows:
+        encoded.append(count)
+        lines = [f"{v};".encode() for v in columns[0].to_list()]
+        return EncodedRows(b"".join(lines), np.cumsum([len(line) for line in lines]), count)
+
+    harness, _ = stashing(bundle_of(pairs(*HUNDRED[:15])))
+    peek = harness.pending(encoder=encoder)
+    harness.worker.peek(peek)
+    harness.settle()
+    stashed = stashed_of(harness.answers[peek])
+    assert encoded == [4]
+    reader = open_reader(harness, stashed, encoder)
+    pieces = [fetch(harness, reader), fetch(harness, reader), fetch(harness, reader)]
+    assert encoded == [4, 11]
+    assert isinstance(pieces[0], Rows)
+    assert isinstance(pieces[1], Rows)
+    assert pieces[2] is None
+    assert pieces[0].encoded is not None
+    assert bytes(pieces[0].encoded.data) == b"0;1;2;3;4;5;6;7;8;9;10;"
+    assert [int(end) for end in pieces[0].encoded.ends][-3:] == [18, 20, 23]
+    assert pieces[1].encoded is not None
+    assert bytes(pieces[1].encoded.data) == b"11;12;13;14;"
+
+
+# Which finishings stream
+
+
+def test_an_order_that_is_not_the_walks_is_never_stashed() -> None:
+    harness, blob = stashing(stash_threshold=0)
+    asked = spec(finish=finishing(2, [(1, DESCENDING)]))
+    assert rows_of(harness.ask(asked)) == list(reversed(HUNDRED))
+    assert blob.calls == []
+
+
+def test_an_order_that_is_the_walks_is_stashed_in_that_order() -> None:
+    for order, reverse in ((ASCENDING, False), (DESCENDING, True)):
+        harness, _ = stashing(bundle_of(pairs(*HUNDRED[::2]), pairs(*HUNDRED[1::2], time=2)))
+        asked = spec(finish=finishing(2, [(0, order)]), ordered=True, reverse=reverse)
+        expected = list(reversed(HUNDRED)) if reverse else list(HUNDRED)
+        assert read_all(harness, stashed_of(harness.ask(asked))) == expected
+
+
+def test_the_projection_is_done_in_place() -> None:
+    harness, _ = stashing(bundle_of(pairs(*((k, 100 + k) for k in range(100)))))
+    projected = Finishing((OrderKey(0, ASCENDING),), None, 0, (1,))
+    stashed = stashed_of(harness.ask(spec(finish=projected, ordered=True)))
+    assert [type_.name for type_ in stashed.handle.types] == ["bigint"]
+    assert read_all(harness, stashed) == [(100 + k,) for k in range(100)]
+
+
+@pytest.mark.parametrize(
+    ("limit", "offset", "expected"),
+    [
+        (50, 0, range(50)),
+        (50, 5, range(5, 55)),
+        (50, 15, range(15, 65)),
+        (51, 0, range(51)),
+        (None, 33, range(33, 100)),
+        (30, 90, range(90, 100)),
+        (11, 0, range(11)),
+    ],
+)
+def test_limit_and_offset_count_over_all_parts(limit: int | None, offset: int, expected: range) -> None:
+    harness, _ = stashing(stash_threshold=100)
+    answer = harness.ask(spec(finish=finishing(2, limit=limit, offset=offset)))
+    assert answer is not None
+    assert not isinstance(answer, Failed)
+    assert answer.count == len(expected)
+    assert read_all(harness, stashed_of(answer)) == [(k, k) for k in expected]
+
+
+def test_rows_within_the_offset_are_not_written() -> None:
+    harness, blob = stashing()
+    peek, _ = harness.peek(spec(finish=finishing(2, limit=40, offset=25)))
+    harness.pool.step()
+    harness.pool.step()
+    assert blob.calls == []
+    harness.pool.step()
+    assert len(blob.objects) == 1
+    harness.settle()
+    assert read_all(harness, stashed_of(harness.answers[peek])) == [(k, k) for k in range(25, 65)]
+
+
+def test_an_offset_past_the_end_leaves_an_answer_without_rows_and_the_store_untouched() -> None:
+    harness, blob = stashing()
+    assert rows_of(harness.ask(spec(finish=finishing(2, offset=100)))) == []
+    assert blob.calls == []
+
+
+def test_a_stashed_walk_that_has_enough_rows_ends_early() -> None:
+    harness, _ = stashing()
+    stashed = stashed_of(harness.ask(spec(finish=finishing(2, limit=25, offset=10))))
+    assert stashed.count == 25
+    assert harness.metrics.row_iteration_rows.sum == 41
+
+
+# Reading
+
+
+def test_a_part_is_deleted_once_it_is_read_and_not_fetched_before_it_is_asked_for() -> None:
+    harness, blob = stashing(bundle_of(pairs(*HUNDRED[:35])))
+    stashed = stashed_of(harness.ask())
+    keys = [part.key for part in stashed.handle.parts]
+    assert len(keys) == 3
+    reader = open_reader(harness, stashed)
+    blob.calls.clear()
+    for at, key in enumerate(keys):
+        assert isinstance(fetch(harness, reader), Rows)
+        harness.run_jobs()
+        assert blob.calls == [("get", key), ("delete", key)]
+        assert sorted(blob.objects) == keys[at + 1 :]
+        blob.calls.clear()
+    assert rows_of(fetch(harness, reader)) == [(k, k) for k in range(31, 35)]  # type: ignore[arg-type]
+    assert fetch(harness, reader) is None
+    assert blob.calls == []
+
+
+def test_a_reader_that_is_closed_deletes_the_rest_and_brings_nothing_more() -> None:
+    harness, blob = stashing()
+    reader = open_reader(harness, stashed_of(harness.ask()))
+    fetch(harness, reader)
+    pieces: list[Rows | SqlError] = []
+    reader.fetch(pieces.append)
+    reader.close()
+    reader.close()
+    harness.run_jobs()
+    assert pieces == []
+    assert blob.objects == {}
+    assert fetch(harness, reader) is None
+
+
+def test_the_metrics_tell_what_lies_in_the_stash() -> None:
+    harness, blob = stashing()
+    assert (harness.metrics.stashed, harness.metrics.stash_bytes) == (0, 0)
+    reader = open_reader(harness, stashed_of(harness.ask()))
+    assert harness.metrics.stashed == 1
+    assert harness.metrics.stash_bytes == sum(map(len, blob.objects.values())) > 0
+    fetch(harness, reader)
+    harness.run_jobs()
+    assert harness.metrics.stash_bytes == sum(map(len, blob.objects.values())) > 0
+    reader.close()
+    harness.run_jobs()
+    assert (harness.metrics.stashed, harness.metrics.stash_bytes) == (1, 0)
+
+
+def test_a_handle_leads_to_the_parts_from_another_process(tmp_path: Path) -> None:
+    blob = FolderBlob(tmp_path, durable=False)
+    harness = Harness(
+        bundle_of(pairs(*HUNDRED)), blob=blob, inline_budget=1, granularity=10, stash_threshold=0
+    )
+    stashed: Stashed = pickle.loads(pickle.dumps(stashed_of(harness.ask())))
+    assert read_all(harness, stashed) == list(HUNDRED)
+    assert list(tmp_path.iterdir()) == []
+
+
+# Failures
+
+
+def negative_at_the_end() -> TraceBundle:
+    return bundle_of(pairs(*HUNDRED[:50]), [((99, 99), 2, -1)])
+
+
+@pytest.mark.parametrize(
+    ("bundle", "parameters", "error"),
+    [
+        (negative_at_the_end(), {}, "XX000"),
+        (None, {"max_result_size": 800}, "54000"),
+        (None, {"iteration_limit": 50}, "54000"),
+    ],
+)
+def test_a_walk_that_fails_after_it_has_written_deletes_its_parts(
+    bundle: TraceBundle | None, parameters: dict[str, object], error: str
+) -> None:
+    harness, blob = stashing(bundle, **parameters)
+    assert error_of(harness.ask())[0] == error
+    assert [method for method, _ in blob.calls].count("put") >= 3
+    assert blob.objects == {}
+    assert (harness.metrics.stashed, harness.metrics.stash_bytes) == (0, 0)
+
+
+def test_the_whole_answer_counts_against_its_largest_size_and_not_what_is_held() -> None:
+    fits, _ = stashing(max_result_size=1_600)
+    assert stashed_of(fits.ask()).count == 100
+    larger, _ = stashing(max_result_size=1_599)
+    assert error_of(larger.ask()) == ("54000", "result exceeds max size of 1599 bytes")
+
+
+def test_a_row_repeated_beyond_the_largest_size_is_refused_though_much_is_stashed_before_it() -> None:
+    many = [((100, 100), 1, 10**12)]
+    harness, blob = stashing(bundle_of([*pairs(*HUNDRED), *many]))
+    assert error_of(harness.ask())[0] == "54000"
+    assert blob.objects == {}
+
+
+@pytest.mark.parametrize("before", [0, 3])
+def test_a_write_that_fails_fails_the_peek_and_nothing_else(before: int) -> None:
+    harness, blob = stashing(pool_size=2)
+    peek, _ = harness.peek()
+    other = harness.pending()
+    other.takes_stashed = False
+    harness.worker.peek(other)
+    for _ in range(before):
+        harness.pool.step()
+    assert len(blob.objects) == before
+    blob.failing.add("put")
+    assert harness.pool.step()
+    assert blob.objects == {}
+    harness.settle()
+    response = harness.answers[peek]
+    assert error_of(response) == ("58030", "could not write an answer to the stash")
+    assert isinstance(response, Failed)
+    assert response.error.detail == "the store failed at put"
+    assert rows_of(harness.answers[other]) == list(HUNDRED)
+    assert harness.worker.offload.permits.in_use == 0
+    blob.failing.clear()
+    assert read_all(harness, stashed_of(harness.ask())) == list(HUNDRED)
+
+
+def test_an_object_whose_write_failed_is_deleted_too_as_it_may_be_there() -> None:
+    class Treacherous(MemoryBlob):
+        def put(self, key: str, data: bytes | memoryview) -> None:
+            self.objects[key] = bytes(data)
+            super().put(key, data)
+
+    blob = Treacherous()
+    blob.failing.add("put")
+    harness = Harness(bundle_of(pairs(*HUNDRED)), blob=blob, inline_budget=1, stash_threshold=0)
+    assert error_of(harness.ask())[0] == "58030"
+    assert blob.objects == {}
+
+
+def test_the_last_rows_are_not_answered_where_they_cannot_be_written() -> None:
+    harness, blob = stashing(granularity=1_000)
+    blob.failing.add("put")
+    assert error_of(harness.ask())[0] == "58030"
+
+
+def test_parts_that_cannot_be_deleted_cost_a_log_line_and_not_the_answer(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    harness, blob = stashing()
+    stashed = stashed_of(harness.ask())
+    blob.failing.add("delete")
+    with caplog.at_level(logging.WARNING):
+        assert read_all(harness, stashed) == list(HUNDRED)
+    assert caplog.text.count("a part of a stashed answer is left: the store failed at delete") == 9
+
+
+@pytest.mark.parametrize(
+    ("damage", "detail"),
+    [
+        (lambda blob, key: blob.failing.add("get"), "the store failed at get"),
+        (lambda blob, key: blob.objects.pop(key), "there is no blob 'peek-1/000001.arrow'"),
+        (lambda blob, key: blob.objects.update({key: b"not arrow"}), "a part of the answer is damaged"),
+    ],
+)
+def test_a_part_that_cannot_be_read_ends_the_answer_and_the_rest_is_deleted(
+    damage: Callable[[MemoryBlob, str], object], detail: str
+) -> None:
+    harness, blob = stashing()
+    stashed = stashed_of(harness.ask())
+    reader = open_reader(harness, stashed)
+    assert isinstance(fetch(harness, reader), Rows)
+    damage(blob, stashed.handle.parts[1].key)
+    error = fetch(harness, reader)
+    assert isinstance(error, SqlError)
+    assert (error.sqlstate, error.message) == ("58030", "could not read an answer from the stash")
+    assert error.detail is not None
+    assert error.detail.startswith(detail)
+    harness.run_jobs()
+    assert blob.objects == {}
+    assert fetch(harness, reader) is None
+
+
+def test_a_walk_that_raises_leaves_no_parts() -> None:
+    def encoder(columns: Sequence[Column], count: int) -> EncodedRows:
+        raise ZeroDivisionError
+
+    harness, blob = stashing()
+    peek = harness.pending(encoder=encoder)
+    harness.worker.peek(peek)
+    harness.settle()
+    harness.run_jobs()
+    assert error_of(harness.answers[peek])[0] == "XX000"
+    assert ("list_keys", "peek-1/") in blob.calls
+    assert blob.objects == {}
+    assert harness.metrics.walks_offloaded == 0
+
+
+def test_what_a_walk_left_whose_process_died_is_deleted() -> None:
+    harness, blob = stashing()
+    peek, _ = harness.peek()
+    harness.pool.step()
+    harness.pool.step()
+    other_peeks_part = "peek-10/000000.arrow"
+    blob.objects[other_peeks_part] = b"x"
+    dead, done = harness.pool.walks.popleft()
+    dead.raised = True
+    dead.response = Failed(SqlError("XX000", "the process died"))
+    done()
+    harness.settle()
+    harness.run_jobs()
+    assert error_of(harness.answers[peek]) == ("XX000", "the process died")
+    assert list(blob.objects) == [other_peeks_part]
+
+
+def test_a_batch_of_a_scan_that_has_not_read_its_errors_is_refused_and_logged(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    bundle = bundle_of(pairs(*HUNDRED))
+    append_error(bundle, "x", 2, 1, 3)
+    append_error(bundle, "x", 3, -1, 4)
+    scan = PeekScan(spec(), bundle.snapshot(), 1 << 30)
+    assert isinstance(scan.step(Fuel(1)), Suspended)
+    with caplog.at_level(logging.ERROR):
+        outcome = scan.take_found()
+    assert isinstance(outcome, ScanFailed)
+    assert outcome.error.sqlstate == "XX000"
+    assert outcome.error.message == "a peek handed rows over before its error trace had been read"
+    assert "before its error trace had been read" in caplog.text
+    assert scan.step(Fuel(1_000)) is outcome
+
+
+def test_a_broken_invariant_at_a_full_batch_fails_the_peek() -> None:
+    harness, blob = stashing()
+    peek, _ = harness.peek()
+    suspended, _ = harness.pool.walks[0]
+    step = suspended.scan.step
+
+    def broken(fuel: Fuel) -> object:
+        outcome = step(fuel)
+        suspended.scan._errors_left = True
+        return outcome
+
+    suspended.scan.step = broken  # type: ignore[assignment, method-assign]
+    harness.settle()
+    assert error_of(harness.answers[peek])[0] == "XX000"
+    assert blob.calls == []
+
+
+def test_rows_handed_over_are_no_longer_held() -> None:
+    scan = PeekScan(spec(), bundle_of(pairs(*HUNDRED)).snapshot(), 1 << 30)
+    scan.step(Fuel(10))
+    first = scan.take_found()
+    assert isinstance(first, Complete)
+    assert (first.count, scan.count, scan.nbytes) == (10, 10, 0)
+    last = scan.step(Fuel(1_000))
+    assert isinstance(last, Complete)
+    assert (last.count, scan.count) == (90, 100)
+    assert last.columns[0].value(0) == 10
+
+
+# Cancellation
+
+
+def test_a_peek_cancelled_while_it_writes_to_the_stash_stops_and_deletes_its_parts() -> None:
+    harness, blob = stashing()
+    peek, _ = harness.peek()
+    harness.pool.step()
+    harness.pool.step()
+    assert len(blob.objects) == 2
+    harness.worker.cancel(peek)
+    assert error_of(harness.answers[peek])[0] == "57014"
+    assert harness.pool.step()
+    assert blob.objects == {}
+    assert [method for method, _ in blob.calls] == ["put", "put", "delete", "delete"]
+    assert harness.worker.offload.permits.in_use == 0
+    harness.settle()
+    harness.run_jobs()
+    assert len(harness.answers) == 1
+    assert (harness.metrics.stashed, harness.metrics.stash_bytes) == (0, 0)
+
+
+@pytest.mark.parametrize("granularity", [50, 1_000])
+def test_a_peek_cancelled_in_the_middle_of_a_batch_writes_no_further_part(
+    monkeypatch: pytest.MonkeyPatch, granularity: int
+) -> None:
+    monkeypatch.setattr(upload, "PART_BYTES", 100)
+    asked: list[PendingPeek] = []
+
+    class Cancelling(MemoryBlob):
+        def put(self, key: str, data: bytes | memoryview) -> None:
+            super().put(key, data)
+            if len(self.objects) == 2:
+                harness.worker.cancel(asked[0])
+
+    blob = Cancelling()
+    harness = Harness(
+        bundle_of(pairs(*HUNDRED)), blob=blob, inline_budget=1, granularity=granularity, stash_threshold=0
+    )
+    asked.append(harness.pending())
+    harness.worker.peek(asked[0])
+    assert not harness.pool.step()
+    assert len(blob.objects) == 2
+    assert harness.pool.step()
+    assert blob.objects == {}
+    harness.settle()
+    assert error_of(harness.answers[asked[0]])[0] == "57014"
+
+
+def test_a_stashed_answer_of_a_peek_cancelled_before_it_was_collected_is_dropped_with_its_parts() -> None:
+    harness, blob = stashing()
+    peek, _ = harness.peek()
+    harness.pool.run()
+    assert len(blob.objects) == 9
+    assert peek.state is PeekState.WALKING
+    harness.worker.cancel(peek)
+    harness.turn()
+    harness.run_jobs()
+    assert error_of(harness.answers[peek])[0] == "57014"
+    assert blob.objects == {}
+    assert (harness.metrics.stashed, harness.metrics.stash_bytes) == (0, 0)
+
+
+def test_a_peek_cancelled_before_its_walk_has_written_leaves_the_store_untouched() -> None:
+    harness, blob = stashing()
+    first, _ = harness.peek()
+    queued, _ = harness.peek()
+    harness.worker.cancel(first)
+    harness.worker.cancel(queued)
+    harness.settle()
+    harness.run_jobs()
+    assert blob.calls == []
