@@ -20,6 +20,7 @@ from layby.compute.process_runtime import ProcessMaintenanceRuntime
 from layby.config import SystemParameters
 from layby.http.app import control_app
 from layby.http.control import ControlPlane
+from layby.memory.reaper import reap_apart
 from layby.metrics import PeekMetrics, registry
 from layby.peek.process_pool import ProcessWalkPool
 from layby.persist.blob import Blob
@@ -123,6 +124,7 @@ def with_processes(
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     if soft < hard:
         resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))  # a descriptor for each segment
+    reap_apart()
     pool = ProcessWalkPool(os.cpu_count() or 1, loop, lambda: parameters.peek)
     parameters.on_change.append(pool.parameters_changed)
     return Coordinator(

@@ -11,7 +11,8 @@ import fcntl
 import itertools
 import mmap
 import os
-from typing import Any, Final
+from collections.abc import Callable
+from typing import Any, ClassVar, Final
 
 import numpy as np
 from numpy.typing import NDArray
@@ -38,6 +39,9 @@ class Segment(mmap.mmap):
     identity: int
     fd: int = -1
     address: int
+
+    on_unused: ClassVar[Callable[[Segment], bool] | None] = None
+    """Takes over a segment that nothing refers to any more; False: it is unmapped where it was let go."""
 
     @classmethod
     def create(cls, size: int) -> Segment:
@@ -70,9 +74,16 @@ class Segment(mmap.mmap):
         return self
 
     def __del__(self) -> None:
-        if self.fd >= 0:  # else the mapping failed, and the descriptor is its opener's
-            _open.pop(self.fd, None)
-            os.close(self.fd)
+        if self.fd < 0:  # the mapping failed, and the descriptor is its opener's
+            return
+        taken = Segment.on_unused
+        if taken is None or not taken(self):
+            os.close(self.forget())
+
+    def forget(self) -> int:
+        """Count the segment as unmapped, which its deletion does next; return the descriptor to close."""
+        _open.pop(self.fd, None)
+        return self.fd
 
     def view(self, offset: int, dtype: np.dtype[Any], length: int) -> Array:
         """Return an array over `length` items from `offset`; it keeps the segment mapped."""
