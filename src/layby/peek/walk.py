@@ -88,8 +88,9 @@ class Walk:
     def cancel(self) -> None:
         """Have the walk stop within one granularity."""
         self.cancelled = True
-        if self.on_cancel is not None:
-            self.on_cancel()
+        on_cancel, self.on_cancel = self.on_cancel, None  # it may hold this walk
+        if on_cancel is not None:
+            on_cancel()
 
     def step(self) -> bool:
         """Visit one granularity; True when there is nothing left to do. Never raises."""
