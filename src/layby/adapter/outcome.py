@@ -7,8 +7,7 @@ from dataclasses import dataclass
 from typing import Protocol
 
 from layby.errors import SqlError
-from layby.peek.answer import EncodedRows, RowEncoder
-from layby.peek.stash import StashReader
+from layby.peek.answer import EncodedRows, RowEncoder, Rows
 from layby.sql.plan import CopyOptions
 from layby.types.column import Column
 from layby.types.relation import ColumnDesc
@@ -23,6 +22,19 @@ class EncoderFor(Protocol):
         """Return the encoder of rows of `desc`."""
 
 
+class RowSource(Protocol):
+    """The rows of an answer too large for memory, piece by piece (`layby.peek.stash.StashReader`)."""
+
+    on_cancel: Callable[[SqlError], None] | None
+    """Set while the client waits for rows of it: what a cancellation calls."""
+
+    def fetch(self, then: Callable[[Rows | SqlError], None]) -> bool:
+        """Have the next piece brought to `then`, maybe before this returns; False where none is left."""
+
+    def close(self) -> None:
+        """Give up what has not been fetched."""
+
+
 @dataclass(frozen=True, slots=True)
 class RowsOutcome:
     """Rows, and the command tag that follows them; `encoded` where the execution had an encoder.
@@ -35,7 +47,7 @@ class RowsOutcome:
     count: int
     encoded: EncodedRows | None
     columns: tuple[Column, ...] = ()
-    stash: StashReader | None = None
+    stash: RowSource | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -93,7 +105,7 @@ class CopyOutOutcome:
     column_count: int
     rows: EncodedRows
     header: bytes = b""
-    stash: StashReader | None = None
+    stash: RowSource | None = None
 
 
 Outcome = RowsOutcome | CommandOutcome | FailureOutcome | CopyInOutcome | CopyOutOutcome

@@ -7,23 +7,11 @@ so a client that reads slowly costs one piece of memory, and the parts it has no
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Protocol
 
+from layby.adapter.outcome import RowSource
 from layby.errors import SqlError
 from layby.peek.answer import EncodedRows, Rows
 from layby.pgwire.output import Output
-
-
-class RowSource(Protocol):
-    """Where a stream gets its pieces; `layby.peek.stash.StashReader` is one."""
-
-    on_cancel: Callable[[SqlError], None] | None
-
-    def fetch(self, then: Callable[[Rows | SqlError], None]) -> bool:
-        """Have the next piece, encoded, brought to `then`, maybe at once; False where none is left."""
-
-    def close(self) -> None:
-        """Delete what has not been fetched."""
 
 
 class AnswerStream:
