@@ -2,16 +2,31 @@
 
 from __future__ import annotations
 
+import itertools
+from typing import Any
+from weakref import WeakValueDictionary
+
 from layby.persist.blob import BlobError, check_key
+
+_numbers = itertools.count()
+_stores: WeakValueDictionary[int, MemoryBlob] = WeakValueDictionary()
 
 
 class MemoryBlob:
-    """Objects in a dict. `failing` names the methods that raise; `calls` are those made, with their keys."""
+    """Objects in a dict. `failing` names the methods that raise; `calls` are those made, with their keys.
+
+    Pickled and back it is the same store, as one outside the process would be.
+    """
 
     def __init__(self) -> None:
+        self.number = next(_numbers)
+        _stores[self.number] = self
         self.objects: dict[str, bytes] = {}
         self.failing: set[str] = set()
         self.calls: list[tuple[str, str]] = []
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return _store, (self.number,)
 
     def put(self, key: str, data: bytes | memoryview) -> None:
         check_key(key)
@@ -36,3 +51,7 @@ class MemoryBlob:
         self.calls.append((method, key))
         if method in self.failing:
             raise BlobError(f"the store failed at {method}")
+
+
+def _store(number: int) -> MemoryBlob:
+    return _stores[number]
