@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+import contextlib
 import threading
 from pathlib import Path
 from typing import Final, Self
 
 _PROC: Final = Path("/proc")
+_BLOCK: Final = 512
+"""What a file's blocks are counted in, whatever its file system."""
+
 _PAUSE_S: Final = 0.25
 """Between two looks: one walks the page tables of every process, some milliseconds under their locks."""
 
@@ -28,15 +32,40 @@ def process_tree(root: int) -> list[int]:
 
 
 def resident_mib(root: int) -> float:
-    """The proportional set size of a process tree in MiB: a page that n of them map counts 1/n in each."""
-    kib = 0
+    """The memory of a process tree in MiB, what its processes share counted once.
+
+    That is what is private to them and their part of mapped files, and every page of the shared segments
+    that they have open: one that was written by a process that has unmapped it, and not been read by the
+    next, is in no process's resident set, and occupies memory all the same.
+    """
+    total = 0
+    segments: dict[tuple[int, int], int] = {}
     for pid in process_tree(root):
-        try:
-            lines = (_PROC / str(pid) / "smaps_rollup").read_text().splitlines()
-        except OSError:
-            continue
-        kib += sum(int(line.split()[1]) for line in lines if line.startswith("Pss:"))
-    return kib / 1024
+        total += _own_bytes(_PROC / str(pid))
+        segments |= _segments(_PROC / str(pid))
+    return (total + sum(segments.values())) / 2**20
+
+
+def _own_bytes(process: Path) -> int:
+    """Private memory, and the proportional part of mapped files; nothing for a process that has ended."""
+    try:
+        lines = (process / "smaps_rollup").read_text().splitlines()
+    except OSError:
+        return 0
+    return 1024 * sum(int(line.split()[1]) for line in lines if line.startswith(("Pss_Anon:", "Pss_File:")))
+
+
+def _segments(process: Path) -> dict[tuple[int, int], int]:
+    """By device and inode, the bytes in memory of each segment that a process has open."""
+    found: dict[tuple[int, int], int] = {}
+    # A process that ends, or closes a descriptor, meanwhile.
+    with contextlib.suppress(OSError):
+        for descriptor in (process / "fd").iterdir():
+            with contextlib.suppress(OSError):
+                if str(descriptor.readlink()).startswith("/memfd:"):
+                    status = descriptor.stat()
+                    found[status.st_dev, status.st_ino] = status.st_blocks * _BLOCK
+    return found
 
 
 class PeakWatch:

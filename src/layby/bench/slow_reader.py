@@ -2,8 +2,8 @@
 
 `slow (k int, v int)` with an index on `k`. 20 clients ask for the whole table and read a set number of
 bytes a second; beside them 50 prepared lookups a second. `before_mib`, `peak_mib` and `after_mib` are the
-resident memory of the server and its processes, shared pages counted once, before the clients ask, at its
-highest while they read, and after they have gone.
+memory of the server and its processes, all shared segments included and counted once, before the clients ask,
+at its highest while they read, and after they have gone.
 """
 
 from __future__ import annotations
