@@ -9,7 +9,7 @@ start, so that "off" can be told from "never engaged".
 from __future__ import annotations
 
 from bisect import bisect_left
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from typing import Final
 
 from prometheus_client import CollectorRegistry
@@ -66,6 +66,14 @@ class PeekMetrics:
         self.pinned_bytes = 0
         self.stashed = 0
         self.stash_bytes = 0
+        self.walk_process_restarts = 0
+        self.maintenance_restarts = 0
+        self.shared_memory_bytes: Callable[[], int] = lambda: 0
+        """What tells the bytes of shared memory in use; asked by the scrape, on its thread."""
+        self.turn_seconds = Histogram(
+            "layby_serving_loop_turn_seconds",
+            "How long the serving loop was busy in one turn, in which no other client was served.",
+        )
         self.total_seconds = Histogram(
             "layby_index_peek_total_seconds",
             "The serving loop's own handling of an index peek. With the offload on, an expensive peek leaves "
@@ -144,7 +152,22 @@ class PeekCollector(Collector):
             "Index peeks whose rows went to the stash, wholly or in part.",
             value=metrics.stashed,
         )
+        yield CounterMetricFamily(
+            "layby_walk_process_restarts",
+            "Walk processes that died and were replaced.",
+            value=metrics.walk_process_restarts,
+        )
+        yield CounterMetricFamily(
+            "layby_maintenance_restarts",
+            "Maintenance processes that died and were replaced.",
+            value=metrics.maintenance_restarts,
+        )
         for name, help_, value in (
+            (
+                "layby_shared_memory_bytes",
+                "Bytes of shared memory that the server has mapped: tables, indexes, and answers under way.",
+                metrics.shared_memory_bytes(),
+            ),
             ("layby_index_peek_permits_in_use", "Walks that hold a permit.", metrics.permits_in_use),
             ("layby_index_peek_permits_queued", "Walks that wait for a permit.", metrics.permits_queued),
             (

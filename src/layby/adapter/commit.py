@@ -132,6 +132,12 @@ class GroupCommit:
         for request in large:
             self._commit_together([request])
 
+    def give_up(self) -> None:
+        """Refuse the group: what it has to be checked against will not be known any more."""
+        group, self._group = self._group, []
+        for request in group:
+            request.done(SqlError("57P01", "terminating connection due to administrator command"))
+
     def _commit_together(self, requests: list[CommitRequest]) -> None:
         try:
             writes = requests[0].writes if len(requests) == 1 else _together(requests)
@@ -240,8 +246,9 @@ class CommitThread:
             self._wake.wait()
             self._wake.clear()
             while self._commit.gather():
-                if not self._commit.ready:
-                    self._state.wait_until(self._commit.last)
+                if not self._commit.ready and not self._state.wait_until(self._commit.last):
+                    self._commit.give_up()
+                    return
                 self._commit.commit()
             if self._closing:
                 return

@@ -46,6 +46,9 @@ log = logging.getLogger("layby.coordinator")
 DATABASE = "layby"
 SUPERUSER = "layby"
 
+_CLOSE_S = 5.0
+"""How long the commits under way may take at the end."""
+
 LARGE_WRITE = 4_096
 """Rows from which on a write is checked and sorted away from the loop and the commit thread."""
 
@@ -125,7 +128,7 @@ class Coordinator:
 
     def healthy(self) -> bool:
         """Return whether statements can be served; from any thread."""
-        return not self._closing
+        return not self._closing and self.maintenance.healthy and self.pool.healthy
 
     async def close(self) -> None:
         """End the sessions, finish the commits under way, and stop the threads."""
@@ -133,7 +136,10 @@ class Coordinator:
         for session in list(self._sessions.values()):
             session.close()
         # Commits under way may need the loop to publish what they wait for; the others only need to end.
-        await asyncio.get_running_loop().run_in_executor(None, self._commits.close)
+        commits = asyncio.get_running_loop().run_in_executor(None, self._commits.close)
+        if not (await asyncio.wait((commits,), timeout=_CLOSE_S))[0]:
+            self.state.stop_waiting()  # what they wait for does not come: maintenance dies again and again
+            await commits
         self.maintenance.close()
         self.pool.close()
 

@@ -21,12 +21,14 @@ from layby.config import SystemParameters
 from layby.http.app import control_app
 from layby.http.control import ControlPlane
 from layby.memory.reaper import reap_apart
+from layby.memory.segment import mapped_bytes
 from layby.metrics import PeekMetrics, registry
 from layby.peek.process_pool import ProcessWalkPool
 from layby.persist.blob import Blob
 from layby.persist.folder import FolderBlob
 from layby.persist.private_folder import PrivateFolder, temporary_place
 from layby.pgwire.listener import listen
+from layby.turns import EventLoop, Turns
 
 # A collection of the young generation costs the loop more than it frees: hot objects are in no cycle.
 _GC_THRESHOLDS = (50_000, 50, 100)
@@ -83,10 +85,11 @@ async def _serve(
     except OSError as error:
         raise ServeError(f"cannot make a folder for large answers: {error}") from None
     blob = FolderBlob(stash.path, durable=False)
+    turns = Turns(loop, metrics.turn_seconds)
     if workers == "processes":
-        coordinator = with_processes(parameters, loop, metrics, blob)
+        coordinator = with_processes(parameters, turns, metrics, blob)
     else:
-        coordinator = Coordinator(parameters, loop=loop, metrics=metrics, blob=blob)
+        coordinator = Coordinator(parameters, loop=turns, metrics=metrics, blob=blob)
     coordinator.start()
     try:
         try:
@@ -95,7 +98,7 @@ async def _serve(
             raise _refused(http, error) from None
         try:
             try:
-                listener = await listen(coordinator, sql.host, sql.port)
+                listener = await listen(coordinator, sql.host, sql.port, turns=turns)
             except OSError as error:
                 raise _refused(sql, error) from None
             try:
@@ -116,7 +119,7 @@ async def _serve(
 
 def with_processes(
     parameters: SystemParameters,
-    loop: asyncio.AbstractEventLoop,
+    loop: EventLoop,
     metrics: PeekMetrics,
     blob: Blob | None = None,
 ) -> Coordinator:
@@ -125,14 +128,15 @@ def with_processes(
     if soft < hard:
         resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))  # a descriptor for each segment
     reap_apart()
-    pool = ProcessWalkPool(os.cpu_count() or 1, loop, lambda: parameters.peek)
+    metrics.shared_memory_bytes = mapped_bytes
+    pool = ProcessWalkPool(os.cpu_count() or 1, loop, lambda: parameters.peek, metrics=metrics)
     parameters.on_change.append(pool.parameters_changed)
     return Coordinator(
         parameters,
         loop=loop,
         metrics=metrics,
         pool=pool,
-        maintenance=partial(ProcessMaintenanceRuntime, loop=loop),
+        maintenance=partial(ProcessMaintenanceRuntime, loop=loop, metrics=metrics),
         blob=blob,
     )
 

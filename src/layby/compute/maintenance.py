@@ -65,9 +65,10 @@ class CreateArrangement:
 
 @dataclass(frozen=True, slots=True)
 class DropArrangement:
-    """The end of an arrangement; its table's shard is dropped last."""
+    """The end of an arrangement; its table's shard is dropped last. `dropped` is called once it is gone."""
 
     id: int
+    dropped: Callable[[], None] | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -150,6 +151,8 @@ class Maintenance:
                 self._adopt(message)
             case DropArrangement():
                 self._drop(message.id)
+                if message.dropped is not None:
+                    message.dropped()
 
     def work(self, fuel: int = MERGE_FUEL) -> int:
         """Merge and compact for about `fuel` positions; 0 where nothing is left to do."""
@@ -185,10 +188,11 @@ class Maintenance:
                         ready.append((bundle, self._arranged(arrangement.desc, bundle.upper, time, write)))
         except Exception as error:
             log.exception("arranging a write raised")
-            # Nothing happened at this time, and that is final: later commits wait for it to be so.
+            # Nothing happened at this time, and that is final: later commits wait for it to be so. The error
+            # comes first: whoever sees the frontier without it would take the write for applied.
             self._upper = time + 1
-            self._published.publish({}, self._upper)
             message.applied(InternalError(f"arranging a write raised {type(error).__name__}: {error}"))
+            self._published.publish({}, self._upper)
             return
         for arrangement, write in missed:
             arrangement.missed.append((time, write))

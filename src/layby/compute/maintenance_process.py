@@ -9,7 +9,9 @@ from __future__ import annotations
 
 import contextlib
 import gc
+import logging
 import os
+import threading
 from collections.abc import Callable, Mapping
 from typing import Final, NamedTuple
 
@@ -24,8 +26,13 @@ from layby.memory.shared_arena import SharedArena
 from layby.trace.batch import Batch
 from layby.trace.bundle import Snapshot
 
+log = logging.getLogger("layby.maintenance")
+
 FRONTIER_SLOT: Final = 0
 """Where the server writes the compaction frontier."""
+
+_HOUSEKEEPING_S: Final = 1.0
+"""How often the server is told what is gone, where no message has."""
 
 
 class Start(NamedTuple):
@@ -54,8 +61,9 @@ class Create(NamedTuple):
 
 
 class Drop(NamedTuple):
-    """`DropArrangement`."""
+    """`DropArrangement`, answered by a `Done` of its token."""
 
+    token: int
     id: int
 
 
@@ -64,6 +72,10 @@ class RunJob(NamedTuple):
 
     token: int
     job: Job
+
+
+class Ready(NamedTuple):
+    """The first message to the server: what there was is adopted."""
 
 
 class Published(NamedTuple):
@@ -80,7 +92,7 @@ class Dropped(NamedTuple):
 
 
 class Done(NamedTuple):
-    """The end of an `Apply` or a `Create`."""
+    """The end of an `Apply`, a `Create` or a `Drop`."""
 
     token: int
     error: SqlError | None
@@ -123,45 +135,73 @@ def run(channel: Channel) -> None:
     )
     del start
 
+    _send(channel, Ready())
+    threading.Thread(target=_keep_house, args=(channel,), daemon=True).start()
+    while True:
+        _handle(channel.receive(), runtime, channel)
+
+
+def _handle(message: object, runtime: ThreadMaintenanceRuntime, channel: Channel) -> None:
     def answer(token: int) -> Callable[[SqlError | None], None]:
         return lambda error: _send(channel, Done(token, error))
 
-    def job_done(token: int) -> Callable[[object], None]:
-        return lambda result: _send_result(channel, token, result)
-
-    while True:
-        match channel.receive():
-            case None:
-                pass  # the channel's own housekeeping came with it
-            case Apply(token, time, writes):
-                runtime.submit(ApplyWrites(time, writes, answer(token)))
-            case Create(token, desc, verify):
-                runtime.submit(CreateArrangement(desc, answer(token), verify))
-            case Drop(id_):
-                runtime.submit(DropArrangement(id_))
-            case RunJob(token, job):
-                runtime.run_apart(job, job_done(token))
-            case unknown:
-                raise InternalError(f"unknown message {unknown!r}")
+    match message:
+        case None:
+            pass  # the channel's own housekeeping came with it
+        case Apply(token, time, writes):
+            runtime.submit(ApplyWrites(time, writes, answer(token)))
+        case Create(token, desc, verify):
+            runtime.submit(CreateArrangement(desc, answer(token), verify))
+        case Drop(token, id_):
+            runtime.submit(DropArrangement(id_, lambda: _send(channel, Done(token, None))))
+        case RunJob(token, job):
+            runtime.run_apart(job, lambda result: _send_result(channel, token, result))
+        case unknown:
+            raise InternalError(f"unknown message {unknown!r}")
 
 
 def _send_result(channel: Channel, token: int, result: object) -> None:
     try:
-        _send(channel, JobDone(token, result))
+        channel.send(JobDone(token, result))
+    except ChannelClosedError:
+        _end(0)
     except Exception as error:  # noqa: BLE001 - a result that cannot travel must answer its statement too
         _send(channel, JobDone(token, InternalError(f"a job's result cannot be sent: {error}")))
 
 
 def _send(channel: Channel, message: object) -> None:
-    # Where the server is gone, so is this process in a moment.
-    with contextlib.suppress(ChannelClosedError):
+    """Send a message, or end this process: the server would wait for it for ever, and knows how to go on
+    without this process."""
+    try:
         channel.send(message)
+    except ChannelClosedError:
+        _end(0)
+    except BaseException:
+        log.exception("a message to the server could not be sent")
+        _end(1)
+
+
+def _keep_house(channel: Channel) -> None:
+    """Tell the server what is gone, so that it does not keep its memory until something happens."""
+    never = threading.Event()
+    while not never.wait(_HOUSEKEEPING_S):
+        if channel.owes_notice:
+            _send(channel, None)
+
+
+def _end(code: int) -> None:
+    """End this process at once: threads of builds under way are of no use to anybody now."""
+    os._exit(code)
 
 
 def main() -> None:
     """Run as a program, with the channel's descriptor as its argument."""
     sock = start_child()
     gc.freeze()
-    with contextlib.suppress(ChannelClosedError):
-        run(Channel(sock, (Batch,)))
-    os._exit(0)  # threads of builds under way are of no use to anybody now
+    try:
+        with contextlib.suppress(ChannelClosedError):
+            run(Channel(sock, (Batch,)))
+    except BaseException:
+        log.exception("the maintenance process failed")
+        _end(1)
+    _end(0)

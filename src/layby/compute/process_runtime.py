@@ -2,17 +2,20 @@
 
 The server keeps every request until it is answered. If the process dies, what was published stays readable;
 a new process adopts the published batches, which are all that was applied, and gets the unanswered requests
-again, so nothing fails but time.
+again, so nothing fails but time. Only a job or a build that several processes died with is given up.
 """
 
 from __future__ import annotations
 
-import asyncio
+import contextlib
 import itertools
 import logging
 import queue
 import threading
+import time
 from collections.abc import Callable
+from concurrent.futures import Future
+from dataclasses import dataclass
 from typing import Final
 
 from layby.compute.arrangement import ArrangementDesc
@@ -26,6 +29,7 @@ from layby.compute.maintenance_process import (
     Dropped,
     JobDone,
     Published,
+    Ready,
     RunJob,
     Start,
 )
@@ -33,18 +37,33 @@ from layby.compute.runtime import Job
 from layby.compute.state import ServingState
 from layby.errors import InternalError, SqlError
 from layby.memory.channel import Channel, ChannelClosedError
-from layby.memory.child import Child
+from layby.memory.child import Child, run_apart
 from layby.memory.control_page import ControlPage
 from layby.memory.shared_arena import SharedArena
+from layby.memory.survival import Survival
+from layby.metrics import PeekMetrics
 from layby.trace.batch import Batch
+from layby.turns import EventLoop
 
 log = logging.getLogger("layby.maintenance")
 
 _HOUSEKEEPING_S: Final = 1.0
-_FIRST_PAUSE_S: Final = 0.05
-_LONGEST_PAUSE_S: Final = 5.0
+_LEAST_PAUSE_S: Final = 0.05
+"""Before another attempt at what the system has just refused."""
 
-_Request = Apply | Create | RunJob
+_MOST_DEATHS: Final = 3
+"""How many processes may die with a job or a build before it is given up: it may be what kills them."""
+
+_Request = Apply | Create | Drop | RunJob
+
+
+@dataclass(slots=True)
+class _Open:
+    """A request that is not answered yet, and how many processes died with it."""
+
+    request: _Request
+    then: Callable[[object], None]
+    deaths: int = 0
 
 
 class ProcessMaintenanceRuntime:
@@ -58,45 +77,56 @@ class ProcessMaintenanceRuntime:
         self,
         state: ServingState,
         compaction_frontier: Callable[[], int],
-        loop: asyncio.AbstractEventLoop,
+        loop: EventLoop,
         *,
         nice: int = 5,
+        program: str = "layby.compute.maintenance_process",
+        metrics: PeekMetrics | None = None,
     ) -> None:
+        """Start the process at the given nice value; `program` is the module that it runs. Raises OSError."""
         self.arena = SharedArena()
-        self.restarts = 0
-        """How many times the process died and was replaced."""
+        self._metrics = metrics or PeekMetrics()
         self._state = state
         self._loop = loop
         self._nice = nice
+        self._program = program
         self._page = ControlPage.create()
         self._compaction_frontier = compaction_frontier
         self._page[FRONTIER_SLOT] = compaction_frontier()
         self._tokens = itertools.count(1)
         self._lock = threading.Lock()
-        # Guarded by the lock: what is unanswered, in the order of its coming, and the arrangements that the
-        # process has, each table's shard first.
-        self._open: dict[int, tuple[_Request, Callable[[object], None]]] = {}
+        # Guarded by the lock: what is unanswered, in the order of its coming; the arrangements that the
+        # process has, each table's shard first; and the process, None while there is none.
+        self._open: dict[int, _Open] = {}
         self._known: dict[int, ArrangementDesc] = {}
+        self._child: Child | None = None
         self._outgoing: queue.SimpleQueue[tuple[Channel, object] | None] = queue.SimpleQueue()
-        self._pause_s = _FIRST_PAUSE_S
+        self._survival = Survival(time.monotonic)
+        self._started_at = 0.0
         self._closed = False
         self._sender = threading.Thread(target=self._send, name="layby-maintenance-send", daemon=True)
         self._sender.start()
-        self._child = self._start()
+        self._adopt(self._new_child())
         self._housekeeping = loop.call_later(_HOUSEKEEPING_S, self._keep_house)
 
     @property
-    def process_id(self) -> int:
-        """The process under way."""
-        return self._child.pid
+    def process_id(self) -> int | None:
+        """The process under way, None between two."""
+        child = self._child
+        return None if child is None else child.pid
+
+    @property
+    def healthy(self) -> bool:
+        """Whether writes are applied, or will be in a moment; from any thread."""
+        return self._survival.hopeful
 
     def submit(self, message: Message) -> None:
         """Send a message to the process, now or after its restart."""
+        token = next(self._tokens)
         match message:
             case ApplyWrites(time, writes, applied):
-                self._request(Apply(next(self._tokens), time, writes), _with_error(applied))
+                self._request(Apply(token, time, writes), _with_error(applied))
             case CreateArrangement(desc, created, verify):
-                token = next(self._tokens)
 
                 def done(error: object) -> None:
                     if error is None:
@@ -105,10 +135,17 @@ class ProcessMaintenanceRuntime:
                     _with_error(created)(error)
 
                 self._request(Create(token, desc, verify), done)
-            case DropArrangement(id_):
+            case DropArrangement(id_, then):
+
+                def dropped(_: object) -> None:
+                    # The process says so too, but one that was started since does not know of it.
+                    self._state.drop(id_)
+                    if then is not None:
+                        then()
+
                 with self._lock:
                     self._known.pop(id_, None)
-                    self._outgoing.put((self._child.channel, Drop(id_)))
+                self._request(Drop(token, id_), dropped)
 
     def run_apart(self, job: Job, then: Callable[[object], None]) -> None:
         """Run a job in the process."""
@@ -118,15 +155,35 @@ class ProcessMaintenanceRuntime:
         """End the process; what is unanswered stays so."""
         self._closed = True
         self._housekeeping.cancel()
-        self._loop.remove_reader(self._child.channel.socket.fileno())
+        child = self._child
+        if child is not None:
+            self._loop.remove_reader(child.channel.socket.fileno())
+            # Before the sender is waited for: it may itself wait for the process to read.
+            child.terminate()
         self._outgoing.put(None)
         self._sender.join()
-        self._child.end()
+        if child is not None:
+            child.end()
+
+    # Requests
 
     def _request(self, request: _Request, then: Callable[[object], None]) -> None:
         with self._lock:
-            self._open[request.token] = (request, then)
-            self._outgoing.put((self._child.channel, request))
+            self._open[request.token] = _Open(request, then)
+            if self._child is not None:
+                self._outgoing.put((self._child.channel, request))
+
+    def _answer(self, token: int, result: object) -> None:
+        with self._lock:
+            found = self._open.pop(token, None)
+            if not self._open:
+                self._survival.lives()
+        if found is None:
+            return
+        if result is not None and isinstance(found.request, Apply):
+            # Nothing happened at that time. The process says so as well, unless it dies before it can.
+            self._state.publish({}, max(self._state.upper, found.request.time + 1))
+        found.then(result)
 
     def _send(self) -> None:
         while (item := self._outgoing.get()) is not None:
@@ -134,14 +191,41 @@ class ProcessMaintenanceRuntime:
             try:
                 channel.send(message)
             except ChannelClosedError:
-                continue  # the loop notices, starts a new process, and sends again what is unanswered
+                pass  # the loop notices, starts a new process, and sends again what is unanswered
             except Exception as error:
                 log.exception("a message to the maintenance process could not be sent")
-                if isinstance(message, Apply | Create | RunJob):
-                    self._answer(message.token, InternalError(f"a message cannot be sent: {error}"))
+                self._unsendable(channel, message, InternalError(f"a message cannot be sent: {error}"))
+            # What was sent must not be held until there is more to send.
+            del item, channel, message
 
-    def _start(self) -> Child:
-        child = Child("layby.compute.maintenance_process", (Batch,))
+    def _unsendable(self, channel: Channel, message: object, error: InternalError) -> None:
+        match message:
+            case Apply(token, time):
+                # Its time has to pass in its turn all the same.
+                empty = Apply(token, time, ())
+                with self._lock:
+                    found = self._open.get(token)
+                    if found is not None:
+                        then = found.then
+                        self._open[token] = _Open(empty, lambda _: then(error))
+                        self._outgoing.put((channel, empty))
+            case Create(token) | RunJob(token):
+                self._in_loop(lambda: self._answer(token, error))
+            case _:
+                # Without its start a process is of no use; the next one may come to more memory, say.
+                child = self._child
+                if child is not None and child.channel is channel:
+                    child.process.kill()
+
+    # The process
+
+    def _new_child(self) -> Child:
+        """Start a process; on any thread. Raises OSError."""
+        return Child(self._program, (Batch,))
+
+    def _adopt(self, child: Child) -> None:
+        """Have a new process take over from the one before."""
+        self._started_at = time.monotonic()
         with self._lock:
             adopt = []
             for id_, desc in self._known.items():
@@ -150,11 +234,10 @@ class ProcessMaintenanceRuntime:
                     adopt.append((desc, snapshot))
             start = Start(self._page, self._nice, self._state.upper, tuple(adopt))
             self._outgoing.put((child.channel, start))
-            for request, _ in self._open.values():
-                self._outgoing.put((child.channel, request))
+            for found in self._open.values():
+                self._outgoing.put((child.channel, found.request))
             self._child = child
-        self._loop.add_reader(child.channel.socket.fileno(), self._readable, child)
-        return child
+        self._loop.add_reader(child.channel.socket.fileno(), lambda: self._readable(child))
 
     def _readable(self, child: Child) -> None:
         if child is not self._child:
@@ -165,53 +248,83 @@ class ProcessMaintenanceRuntime:
                 self._take(messages[0])
         except ChannelClosedError:
             self._died(child)
+        except Exception:
+            # A message is lost; the next process publishes again what it spoke of.
+            log.exception("a message of maintenance process %d cannot be read", child.pid)
+            self._died(child)
 
     def _take(self, message: object) -> None:
         match message:
             case Published(snapshots, upper):
-                self._pause_s = _FIRST_PAUSE_S
                 self._state.publish(snapshots, upper)
                 self._page[FRONTIER_SLOT] = self._compaction_frontier()
             case Done(token, result) | JobDone(token, result):
                 self._answer(token, result)
             case Dropped(id_):
                 self._state.drop(id_)
-
-    def _answer(self, token: int, result: object) -> None:
-        with self._lock:
-            found = self._open.pop(token, None)
-        if found is not None:
-            found[1](result)
+            case Ready():
+                with self._lock:
+                    if not self._open:
+                        self._survival.lives()
 
     def _died(self, child: Child) -> None:
+        """Go on without a process, and have the next one started."""
         if self._closed:
             return
         self._loop.remove_reader(child.channel.socket.fileno())
         child.channel.close()
-        code = child.kill()
-        self.restarts += 1
-        log.error("maintenance process %d ended with %d, reads go on, a new one is started", child.pid, code)
-        # What was published was applied, though its answer was lost.
+        self._metrics.maintenance_restarts += 1
+        log.error("maintenance process %d died, reads go on, a new one is started", child.pid)
+        applied, given_up = [], []
         with self._lock:
-            applied = [
-                token
-                for token, (request, _) in self._open.items()
-                if isinstance(request, Apply) and request.time < self._state.upper
-            ]
+            self._child = None
+            for token, found in self._open.items():
+                found.deaths += 1
+                if isinstance(found.request, Apply) and found.request.time < self._state.upper:
+                    applied.append(token)  # what was published was applied, though its answer was lost
+                elif isinstance(found.request, RunJob | Create) and found.deaths >= _MOST_DEATHS:
+                    given_up.append((token, found.request))
         for token in applied:
             self._answer(token, None)
-        self._loop.call_later(self._pause_s, self._restart)
-        self._pause_s = min(2 * self._pause_s, _LONGEST_PAUSE_S)
+        for token, request in given_up:
+            if isinstance(request, Create):
+                self._state.drop(request.desc.id)
+            self._answer(
+                token, InternalError(f"{_MOST_DEATHS} maintenance processes died with this statement")
+            )
+        pause = self._survival.died(self._started_at)
+        run_apart(child.kill, lambda _: self._in_loop(lambda: self._replace(pause)))
 
-    def _restart(self) -> None:
+    def _in_loop(self, callback: Callable[[], None]) -> None:
+        with contextlib.suppress(RuntimeError):  # the loop is closed, and so is this runtime
+            self._loop.call_soon_threadsafe(callback)
+
+    def _replace(self, pause: float) -> None:
         if not self._closed:
-            self._start()
+            self._loop.call_later(pause, self._launch)
+
+    def _launch(self) -> None:
+        if not self._closed:
+            run_apart(self._new_child, lambda future: self._in_loop(lambda: self._launched(future)))
+
+    def _launched(self, future: Future[Child]) -> None:
+        try:
+            child = future.result()
+        except OSError as error:
+            log.error("a maintenance process cannot be started: %s", error)
+            self._replace(max(self._survival.died(time.monotonic()), _LEAST_PAUSE_S))
+            return
+        if self._closed:
+            child.end()
+        else:
+            self._adopt(child)
 
     def _keep_house(self) -> None:
         """Tell the process what may be compacted, and what is gone here, so that it keeps no memory of it."""
         self._page[FRONTIER_SLOT] = self._compaction_frontier()
-        if self._child.channel.owes_notice:
-            self._outgoing.put((self._child.channel, None))
+        child = self._child
+        if child is not None and child.channel.owes_notice:
+            self._outgoing.put((child.channel, None))
         self._housekeeping = self._loop.call_later(_HOUSEKEEPING_S, self._keep_house)
 
 

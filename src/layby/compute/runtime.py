@@ -39,6 +39,10 @@ class MaintenanceRuntime(Protocol):
         where it was lost, so it has no effect but its result, and it can be pickled.
         """
 
+    @property
+    def healthy(self) -> bool:
+        """Whether writes are applied, or will be in a moment; from any thread."""
+
     def close(self) -> None:
         """Stop after the messages submitted so far."""
 
@@ -71,6 +75,11 @@ class ThreadMaintenanceRuntime:
         """Queue a job for the threads apart."""
         self._jobs.submit(_logged, lambda: then(run_job(job, self.arena)))
 
+    @property
+    def healthy(self) -> bool:
+        """Whether the thread runs."""
+        return self._thread.is_alive()
+
     def close(self) -> None:
         """End the threads after what has been submitted."""
         self._jobs.shutdown()
@@ -92,6 +101,7 @@ class ThreadMaintenanceRuntime:
                 return
             idle = False
             _logged(lambda message=message: self.maintenance.handle(message))  # type: ignore[misc]
+            del message  # its columns must not be held until the next comes
 
     def _merged(self) -> int:
         """Merge a little; where that raises, messages go on, and merging is tried again after the next."""
@@ -133,6 +143,11 @@ class SteppedMaintenanceRuntime:
         """Step until nothing is left."""
         while self.step():
             pass
+
+    @property
+    def healthy(self) -> bool:
+        """True."""
+        return True
 
     def close(self) -> None:
         """Do nothing: there is nothing to stop."""

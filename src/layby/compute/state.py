@@ -20,6 +20,7 @@ class ServingState:
         self.upper = upper
         self._snapshots: dict[int, Snapshot] = {}
         self._advanced = threading.Condition()
+        self._stopped = False
 
     def publish(self, snapshots: Mapping[int, Snapshot], upper: int) -> None:
         """Make new snapshots and then their frontier known; from the maintenance runtime only."""
@@ -29,10 +30,17 @@ class ServingState:
                 self.upper = upper
                 self._advanced.notify_all()
 
-    def wait_until(self, time: int) -> None:
-        """Block the calling thread until all collections are complete at `time`."""
+    def wait_until(self, time: int) -> bool:
+        """Block the calling thread until all collections are complete at `time`; False: they may never be."""
         with self._advanced:
-            self._advanced.wait_for(lambda: self.upper > time)
+            self._advanced.wait_for(lambda: self.upper > time or self._stopped)
+            return self.upper > time
+
+    def stop_waiting(self) -> None:
+        """Let go of whoever waits: the maintenance runtime may publish no more."""
+        with self._advanced:
+            self._stopped = True
+            self._advanced.notify_all()
 
     def snapshot(self, collection: int) -> Snapshot | None:
         """Return the newest snapshot of a collection, None where it is gone."""

@@ -250,10 +250,11 @@ class Channel:
     def _wait_writable(self) -> None:
         # Not `select`, which takes no descriptor above 1,023; not a blocking socket, since an event loop that
         # watches it for reading makes it non-blocking for both.
-        if self.socket.fileno() < 0:
-            raise ChannelClosedError("the channel was closed")
         poll = select.poll()
-        poll.register(self.socket, select.POLLOUT)
+        try:
+            poll.register(self.socket, select.POLLOUT)
+        except ValueError:
+            raise ChannelClosedError("the channel was closed") from None
         poll.poll(_POLL_MS)
 
 

@@ -11,7 +11,6 @@ are reaped and replaced on another thread.
 
 from __future__ import annotations
 
-import asyncio
 import contextlib
 import logging
 import time
@@ -28,6 +27,7 @@ from layby.memory.child import Child, run_apart
 from layby.memory.control_page import ControlPage
 from layby.memory.shared_arena import SharedArena
 from layby.memory.survival import Survival
+from layby.metrics import PeekMetrics
 from layby.peek.answer import EncodedRows, Failed, PeekResponse, Rows, Stashed
 from layby.peek.walk import Walk
 from layby.peek.walk_process import (
@@ -45,6 +45,7 @@ from layby.peek.walk_process import (
     WalkRequest,
 )
 from layby.trace.batch import Batch
+from layby.turns import EventLoop, Timer
 
 log = logging.getLogger("layby.peek")
 
@@ -81,12 +82,13 @@ class ProcessWalkPool:
     def __init__(
         self,
         size: int,
-        loop: asyncio.AbstractEventLoop,
+        loop: EventLoop,
         parameters: Callable[[], PeekParameters],
         *,
         nice: int = 10,
         hard_stop_s: float = HARD_STOP_S,
         program: str = "layby.peek.walk_process",
+        metrics: PeekMetrics | None = None,
     ) -> None:
         """Start `size` processes at the given nice value; `program` is the module that they run."""
         self.size = size
@@ -105,12 +107,11 @@ class ProcessWalkPool:
         self._handing_over = False
         self._survival = Survival(time.monotonic)
         self._closed = False
-        self.replaced = 0
-        """How many processes died and were replaced."""
+        self._metrics = metrics or PeekMetrics()
         self.parameters_changed()
         for at in range(size):
             self._adopt(self._new_walker(FIRST_WALKER_SLOT + at))
-        self._housekeeping: asyncio.TimerHandle | None = loop.call_later(_HOUSEKEEPING_S, self._keep_house)
+        self._housekeeping: Timer | None = loop.call_later(_HOUSEKEEPING_S, self._keep_house)
 
     @property
     def healthy(self) -> bool:
@@ -157,7 +158,7 @@ class ProcessWalkPool:
     def _adopt(self, walker: _Walker) -> None:
         self._walkers.append(walker)
         self._idle.append(walker)
-        self._loop.add_reader(walker.channel.socket.fileno(), self._readable, walker)
+        self._loop.add_reader(walker.channel.socket.fileno(), lambda: self._readable(walker))
 
     def _stop_watching(self, walker: _Walker) -> None:
         descriptor = walker.channel.socket.fileno()
@@ -206,7 +207,7 @@ class ProcessWalkPool:
     def _send(self, walker: _Walker, message: object) -> None:
         walker.channel.send(message, wait=False)
         if walker.channel.unsent:
-            self._loop.add_writer(walker.channel.socket.fileno(), self._writable, walker)
+            self._loop.add_writer(walker.channel.socket.fileno(), lambda: self._writable(walker))
 
     def _writable(self, walker: _Walker) -> None:
         try:
@@ -221,7 +222,7 @@ class ProcessWalkPool:
         def cancel() -> None:
             if walker.number == number and walker.walk is not None:
                 self._page[walker.slot] = number
-                self._loop.call_later(self._hard_stop_s, self._hard_stop, walker, number)
+                self._loop.call_later(self._hard_stop_s, lambda: self._hard_stop(walker, number))
 
         return cancel
 
@@ -281,7 +282,7 @@ class ProcessWalkPool:
         self._walkers.remove(walker)
         if walker in self._idle:
             self._idle.remove(walker)
-        self.replaced += 1
+        self._metrics.walk_process_restarts += 1
         log.error("walk process %d died, replaced", walker.child.pid)
         pause = self._survival.died(walker.started_at)
         run_apart(walker.child.kill, lambda _: self._in_loop(lambda: self._replace(walker.slot, pause)))
@@ -301,7 +302,7 @@ class ProcessWalkPool:
 
     def _replace(self, slot: int, pause: float) -> None:
         if not self._closed:
-            self._loop.call_later(pause, self._launch, slot)
+            self._loop.call_later(pause, lambda: self._launch(slot))
 
     def _launch(self, slot: int) -> None:
         if not self._closed:

@@ -34,6 +34,13 @@ QUERY: Final = ord("Q")
 SYNC: Final = ord("S")
 TERMINATE: Final = ord("X")
 
+NAMES: Final = {
+    BIND: "Bind", CLOSE: "Close", COPY_DATA: "CopyData", COPY_DONE: "CopyDone", COPY_FAIL: "CopyFail",
+    DESCRIBE: "Describe", EXECUTE: "Execute", FLUSH: "Flush", PARSE: "Parse", QUERY: "Query", SYNC: "Sync",
+    TERMINATE: "Terminate",
+}  # fmt: skip
+"""What the protocol calls its messages, for log lines."""
+
 CANCEL_REQUEST: Final = 80877102
 SSL_REQUEST: Final = 80877103
 GSSENC_REQUEST: Final = 80877104

@@ -45,6 +45,7 @@ class Connection:
         "_coordinator",
         "_decoder",
         "_ending",
+        "_last_kind",
         "_later",
         "_on_closed",
         "_on_started",
@@ -90,7 +91,15 @@ class Connection:
         self._scheduled = False
         """The next turn has been asked for."""
         self._turn_left = TURN
+        self._last_kind = 0
+        """The message run last."""
         self.closed = False
+
+    def describe(self) -> str:
+        """Return what the connection did last, for a log line."""
+        what = codec.NAMES.get(self._last_kind, "its start")
+        session = "" if self._conversation is None else f" of session {self._conversation.process_id}"
+        return f"in a connection{session}, at {what}"
 
     @property
     def started(self) -> bool:
@@ -198,6 +207,7 @@ class Connection:
                 conversation.step()
             elif queue:
                 kind, body = queue.popleft()
+                self._last_kind = kind
                 if not queue:
                     self._queued_bytes = 0
                 if kind == codec.TERMINATE:

@@ -95,6 +95,11 @@ class Conversation:
         """The COPY under way takes no more data for now."""
 
     @property
+    def process_id(self) -> int:
+        """The session's number."""
+        return self._session.process_id
+
+    @property
     def busy(self) -> bool:
         """Whether a statement, a script or a copy is under way."""
         return self.pending or self.script is not None or self.sink is not None

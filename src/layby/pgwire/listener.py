@@ -7,9 +7,11 @@ import socket
 from typing import Final, cast
 
 from layby.errors import SqlError
+from layby.metrics import PeekMetrics
 from layby.pgwire.connection import Connection, shutting_down
 from layby.pgwire.output import SLICE
 from layby.pgwire.session import Coordinator
+from layby.turns import Timer, Turns
 
 CONNECTIONS: Final = 1_000
 """Sessions served at once, unless the caller says otherwise."""
@@ -25,16 +27,18 @@ _LINGER_SECONDS: Final = 10.0
 
 
 class _Driver(asyncio.Protocol):
-    """Hands a transport's events to a connection."""
+    """Hands a transport's events to a connection, each as a part of the loop's turn."""
 
-    __slots__ = ("_listener", "_timer", "_transport", "connection")
+    __slots__ = ("_enter", "_listener", "_spent", "_timer", "_transport", "connection")
 
     def __init__(self, listener: Listener) -> None:
         self._listener = listener
+        self._enter = listener.turns.enter
+        self._spent = listener.turns.spent
         self._transport: asyncio.Transport
-        self._timer: asyncio.TimerHandle
+        self._timer: Timer
         self.connection = Connection(
-            listener.coordinator, listener.loop.call_soon, listener.admit, self._closed
+            listener.coordinator, listener.turns.call_soon, listener.admit, self._closed
         )
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
@@ -44,27 +48,35 @@ class _Driver(asyncio.Protocol):
         connection.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
         if connection.family in (socket.AF_INET, socket.AF_INET6):
             connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-        self._timer = self._listener.loop.call_later(_STARTUP_SECONDS, self._startup_timed_out)
+        self._timer = self._listener.turns.call_later(_STARTUP_SECONDS, self._startup_timed_out)
         self.connection.connected(self._transport)
         self._listener.opened(self)
 
     def connection_lost(self, exc: Exception | None) -> None:  # noqa: ARG002
+        self._enter()
         self.connection.connection_lost()
         self._timer.cancel()
         self._listener.lost(self)
+        self._spent(self.connection)
 
     def data_received(self, data: bytes) -> None:
+        self._enter()
         self.connection.data_received(data)
+        self._spent(self.connection)
 
     def eof_received(self) -> bool:
+        self._enter()
         self.connection.eof_received()
+        self._spent(self.connection)
         return True
 
     def pause_writing(self) -> None:
         self.connection.pause_writing()
 
     def resume_writing(self) -> None:
+        self._enter()
         self.connection.resume_writing()
+        self._spent(self.connection)
 
     def abort(self) -> None:
         """Close without sending anything more."""
@@ -77,15 +89,15 @@ class _Driver(asyncio.Protocol):
     def _closed(self, connection: Connection) -> None:
         self._listener.left(connection)
         self._timer.cancel()
-        self._timer = self._listener.loop.call_later(_LINGER_SECONDS, self._transport.abort)
+        self._timer = self._listener.turns.call_later(_LINGER_SECONDS, self._transport.abort)
 
 
 class Listener:
     """A listening socket and the connections that came by it."""
 
-    def __init__(self, coordinator: Coordinator, max_connections: int) -> None:
+    def __init__(self, coordinator: Coordinator, turns: Turns, max_connections: int) -> None:
         self.coordinator = coordinator
-        self.loop = asyncio.get_running_loop()
+        self.turns = turns
         self.port = 0
         self._server: asyncio.Server
         self._max = max_connections
@@ -96,7 +108,8 @@ class Listener:
 
     async def bind(self, host: str, port: int) -> None:
         """Listen; a port of 0 lets the system choose one, told by `port`."""
-        self._server = await self.loop.create_server(lambda: _Driver(self), host, port, backlog=1024)
+        loop = asyncio.get_running_loop()
+        self._server = await loop.create_server(lambda: _Driver(self), host, port, backlog=1024)
         self.port = self._server.sockets[0].getsockname()[1]
 
     async def close(self, seconds: float = 5.0) -> None:
@@ -149,9 +162,19 @@ def _too_many() -> SqlError:
 
 
 async def listen(
-    coordinator: Coordinator, host: str, port: int, *, max_connections: int = CONNECTIONS
+    coordinator: Coordinator,
+    host: str,
+    port: int,
+    *,
+    turns: Turns | None = None,
+    max_connections: int = CONNECTIONS,
 ) -> Listener:
-    """Serve `coordinator` at `host`:`port` on the running loop; `OSError` where it is not to be had."""
-    listener = Listener(coordinator, max_connections)
+    """Serve `coordinator` at `host`:`port` on the running loop; `OSError` where it is not to be had.
+
+    `turns` measures the loop's turns, where somebody wants to know.
+    """
+    if turns is None:
+        turns = Turns(asyncio.get_running_loop(), PeekMetrics().turn_seconds)
+    listener = Listener(coordinator, turns, max_connections)
     await listener.bind(host, port)
     return listener
