@@ -37,6 +37,7 @@ class Portal(EncoderChoice):
 
     def close(self) -> None:
         """Give up what has not been fetched."""
+        self.rows = None
         if self.stream is not None:
             self.stream.close()
 
