@@ -1,0 +1,246 @@
+"""One run of the stress test: sessions at random for a while, then nothing may be wrong or left."""
+
+from __future__ import annotations
+
+import re
+import threading
+import time
+import traceback
+from collections.abc import Callable
+from random import Random
+
+import psycopg
+
+from tests.stress.client import SLOW, Client
+from tests.stress.flips import flip, kill
+from tests.stress.owner import Owner
+from tests.stress.server import Census, StressedServer, eventually
+from tests.stress.shared import ACCOUNTS, SETUP, Sharer, check_accounts, check_batches
+
+_HANG_S = 60.0
+"""A statement that takes longer hangs: nothing here runs for more than a few seconds."""
+
+_ZERO = (
+    "layby_index_peek_permits_in_use",
+    "layby_index_peek_permits_queued",
+    "layby_index_peek_pinned_bytes",
+)
+_SPARE_SEGMENTS = 2
+"""Descriptors of segments that each process may hold beyond those at the start: a mapped segment has two,
+and each process fills one at the moment."""
+
+_TROUBLE = re.compile(r"Traceback|\braised\b|ERROR|CRITICAL|did not stop|never retrieved|Exception ignored")
+_DEATHS = re.compile(r"(walk|maintenance) process \d+ ended with -9")
+
+
+class StressRun:
+    """The sessions of a run, their findings, and what is counted before and after."""
+
+    def __init__(
+        self, seed: int, *, sessions: int, kills: bool, workers: str, say: Callable[[str], None]
+    ) -> None:
+        """`say` gets lines for the terminal; the same seed makes the same choices, not the same timing."""
+        self._seed = seed
+        self._sessions = sessions
+        self._kills = kills
+        self._workers = workers
+        self._say = say
+        self._stop = threading.Event()
+        self._clients: list[Client] = []
+        self._owners: list[Owner] = []
+        self.findings: list[str] = []
+
+    def run(self, seconds: float) -> list[str]:
+        """Run for a while and return what was found; nothing is as it should be."""
+        with StressedServer(self._workers) as server:
+            with server.connect() as connection:
+                for statement in SETUP:
+                    connection.execute(statement.encode())
+            before = self._warmed_up(server)
+            self._say(f"before: {before}")
+            self._load(server, seconds)
+            if not server.alive():
+                self.findings.append("the server ended")
+            if not self._stuck():
+                self._verdict(server, before)
+            code = server.stop()
+            if code:
+                self.findings.append(f"the server ended with {code}")
+            self._read_log(server)
+        return self.findings
+
+    def _warmed_up(self, server: StressedServer) -> Census:
+        """Engage every part once, so that what is made on first use is there, and count."""
+        with server.connect() as connection:
+            connection.execute("CREATE TABLE warm (a int, b text)")
+            connection.execute("INSERT INTO warm SELECT g, g::text FROM generate_series(1, 100000) g")
+            connection.execute("CREATE INDEX warm_a ON warm (a)")
+            connection.execute("ALTER SYSTEM SET compute_index_peek_inline_budget = 1")
+            connection.execute("ALTER SYSTEM SET peek_response_stash_threshold_bytes = 0")
+            connection.execute("SELECT b FROM warm ORDER BY b DESC").fetchall()
+            connection.execute("SELECT b FROM warm").fetchall()
+            connection.execute("ALTER SYSTEM RESET ALL")
+            connection.execute("SET statement_timeout = 50")
+            try:
+                connection.execute(SLOW.encode())
+            except psycopg.errors.QueryCanceled:
+                self._say("warmed up")
+            connection.execute("RESET statement_timeout")
+            connection.execute("DROP TABLE warm")
+        server.metrics()
+        return self._settled(server, lambda: True)
+
+    def _load(self, server: StressedServer, seconds: float) -> None:
+        threads = [
+            threading.Thread(
+                target=self._session, args=(server, number), name=f"session {number}", daemon=True
+            )
+            for number in range(self._sessions)
+        ]
+        around = [self._around(server, flip, 1_000_001)]
+        if self._kills:
+            around.append(self._around(server, kill, 1_000_002))
+        for thread in (*threads, *around):
+            thread.start()
+        deadline = time.monotonic() + seconds
+        while time.monotonic() < deadline and not self.findings and server.alive():
+            self._stop.wait(0.2)
+            self._look_for_hanging()
+        self._stop.set()
+        for thread in (*threads, *around):
+            thread.join(_HANG_S)
+            if thread.is_alive():
+                self._look_for_hanging(0)
+        statements = sum(client.statements for client in self._clients)
+        refused = sum(client.refused for client in self._clients)
+        self._say(f"{statements} statements, {refused} of them refused")
+
+    def _session(self, server: StressedServer, number: int) -> None:
+        random = Random(f"{self._seed}/{number}")
+        try:
+            client = Client(server, random, kills=self._kills)
+            self._clients.append(client)
+            owner, sharer = Owner(client, number), Sharer(client, number, self._sessions)
+            self._owners.append(owner)
+            while not self._stop.is_set():
+                random.choice((owner.step, sharer.step))()
+            client.close()
+        except Exception:  # noqa: BLE001 - the whole of it is the finding
+            self.findings.append(f"session {number}: {traceback.format_exc()}")
+            self._stop.set()
+
+    def _around(
+        self,
+        server: StressedServer,
+        what: Callable[[StressedServer, Random, threading.Event], int],
+        salt: int,
+    ) -> threading.Thread:
+        def run() -> None:
+            try:
+                times = what(server, Random(self._seed + salt), self._stop)
+                self._say(f"{what.__name__}: {times} times")
+            except Exception:  # noqa: BLE001 - the whole of it is the finding
+                self.findings.append(f"{what.__name__}: {traceback.format_exc()}")
+                self._stop.set()
+
+        return threading.Thread(target=run, name=what.__name__, daemon=True)
+
+    def _look_for_hanging(self, seconds: float = _HANG_S) -> None:
+        for client in self._clients:
+            doing = client.doing
+            if doing is not None and time.monotonic() - doing[1] > seconds:
+                self.findings.append(f"no answer for {time.monotonic() - doing[1]:.0f} s: {doing[0][:300]}")
+
+    def _tables(self) -> list[str]:
+        """Return the names of all tables that sessions may have left."""
+        made = [table.name for owner in self._owners for table in owner.tables]
+        return made + [f"public{number}" for number in range(self._sessions)]
+
+    def _stuck(self) -> bool:
+        return any(client.doing is not None for client in self._clients)
+
+    def _verdict(self, server: StressedServer, before: Census) -> None:
+        """Look at what is there once all sessions are gone, then drop it and look at what is left."""
+        if not eventually(lambda: self._idle(server)):
+            page = server.metrics()
+            self.findings += [f"{name} is {server.metric(name, page)} at the end" for name in _ZERO]
+        with server.connect() as connection:
+            connection.execute("SET statement_timeout = 20000")
+            check_accounts(connection.execute("SELECT id, balance FROM accounts").fetchall(), "at the end")
+            left, right = (
+                check_batches(connection.execute(f"SELECT batch, n FROM {t}".encode()).fetchall(), t)
+                for t in ("lefts", "rights")
+            )
+            if left != right:
+                self.findings.append(f"at the end there are batches {sorted(left)} and {sorted(right)}")
+            self._check_compaction(server, connection)
+            for name in ("accounts", "lefts", "rights", *self._tables()):
+                # Where a lock had been left, this would not get through.
+                connection.execute(f"DROP TABLE IF EXISTS {name}".encode())
+        most = before.descriptors["segments"] + _SPARE_SEGMENTS * before.processes
+
+        def as_before() -> bool:
+            now = server.census()
+            return (
+                (now.processes, now.threads) == (before.processes, before.threads)
+                and now.descriptors["segments"] <= most
+                and all(
+                    now.descriptors[kind] <= count
+                    for kind, count in before.descriptors.items()
+                    if kind != "segments"
+                )
+            )
+
+        after = self._settled(server, as_before)
+        self._say(f"after:  {after}")
+        if not as_before():
+            self.findings.append(f"before there were {before}, after {after}")
+
+    def _check_compaction(
+        self, server: StressedServer, connection: psycopg.Connection[tuple[int, ...]]
+    ) -> None:
+        """Where no read hold is left, history goes: a walk visits little more than the rows there are."""
+        name = "layby_index_peek_row_iteration_rows_sum"
+        visited = 0.0
+
+        def compacted() -> bool:
+            nonlocal visited
+            connection.execute("UPDATE accounts SET balance = balance WHERE id < 3")
+            start = server.metric(name)
+            connection.execute("SELECT id, balance FROM accounts").fetchall()
+            visited = server.metric(name) - start
+            return visited <= 4 * ACCOUNTS
+
+        if not eventually(compacted, 10.0):
+            self.findings.append(f"a walk of {ACCOUNTS} rows visits {visited:g} positions: history is kept")
+
+    def _idle(self, server: StressedServer) -> bool:
+        page = server.metrics()
+        return all(server.metric(name, page) == 0 for name in _ZERO)
+
+    def _settled(self, server: StressedServer, wanted: Callable[[], bool]) -> Census:
+        """Count once nothing changes any more and, if it ever comes to it, `wanted` holds."""
+        last = server.census()
+
+        def unchanged() -> bool:
+            nonlocal last
+            time.sleep(1.2)  # longer than the interval in which processes are told what is gone
+            now, then = server.census(), last
+            last = now
+            same = (now.processes, now.threads, now.descriptors) == (
+                then.processes,
+                then.threads,
+                then.descriptors,
+            )
+            return same and wanted()
+
+        eventually(unchanged)
+        return last
+
+    def _read_log(self, server: StressedServer) -> None:
+        lines = server.log_lines()
+        for at, line in enumerate(lines):
+            if not _TROUBLE.search(line) or (self._kills and _DEATHS.search(line)):
+                continue
+            self.findings.append("\n".join(["the server logged:", *lines[max(0, at - 1) : at + 40]]))
+            return
