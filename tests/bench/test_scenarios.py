@@ -44,8 +44,8 @@ def test_every_scenario_can_be_named_on_the_command_line() -> None:
 
 def test_a_scenario_runs_at_its_own_size_unless_told_otherwise() -> None:
     scenario = SCENARIOS["saturation"]
-    own = scenario.plan(seconds=None, rounds=None, rows=None, postgres=False)
-    told = scenario.plan(seconds=2.5, rounds=1, rows=9_000, postgres=True)
+    own = scenario.plan(None, None, None, postgres=False)
+    told = scenario.plan(2.5, 1, 9_000, postgres=True)
 
     assert (own.rows, own.rounds, own.postgres, own.smoke) == (20_000_000, 3, False, False)
     assert (told.seconds, told.rounds, told.rows, told.postgres) == (2.5, 1, 9_000, True)

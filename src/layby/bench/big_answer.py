@@ -15,7 +15,7 @@ from layby.bench.arms import OFFLOAD_OFF, OFFLOAD_ON, Arm, Beside, compare, inte
 from layby.bench.load import Load
 from layby.bench.plan import Plan
 from layby.bench.result import Result
-from layby.bench.server import LaybyServer, PostgresServer, Server
+from layby.bench.server import PostgresServer, Server
 from layby.bench.table import load_table
 
 SCENARIO = "big-answer"
@@ -26,7 +26,7 @@ _CONNECTIONS = 32
 def big_answer(plan: Plan, console: Console) -> list[Result]:
     """Run the scenario; one result an arm, the median of its rounds. Progress goes to `console`."""
     with ExitStack() as stack:
-        layby: Server = stack.enter_context(LaybyServer())
+        layby: Server = stack.enter_context(plan.layby())
         postgres = stack.enter_context(PostgresServer()) if plan.postgres else None
         for server in filter(None, (layby, postgres)):
             load_table(server, "big", plan.rows)

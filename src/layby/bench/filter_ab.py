@@ -34,7 +34,7 @@ def filter_ab(plan: Plan, console: Console) -> list[Result]:
     """
     runs: dict[str, list[Result]] = {arm: [] for arm in _ARMS}
     ratios: list[float] = []
-    with LaybyServer() as server:
+    with plan.layby() as server:
         load_table(server, "filter", plan.rows)
         console.log(f"layby: {plan.rows:,} rows loaded and indexed")
         with server.connect() as connection:

@@ -25,7 +25,7 @@ def growth(plan: Plan, console: Console) -> list[Result]:
     A walk has `walk_ms`, the server's own time, beside its round trip. Progress goes to `console`.
     """
     sizes = [plan.rows // 10**step for step in reversed(range(_SIZES))]
-    with LaybyServer() as server:
+    with plan.layby() as server:
         set_parameters(server, OFFLOAD_ON)
         arms: list[Arm] = []
         for rows in sizes:

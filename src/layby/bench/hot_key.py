@@ -13,7 +13,6 @@ from layby.bench.arms import OFFLOAD_OFF, OFFLOAD_ON, Arm, Beside, compare, inte
 from layby.bench.load import Load
 from layby.bench.plan import Plan
 from layby.bench.result import Result
-from layby.bench.server import LaybyServer
 from layby.bench.table import make_table
 
 SCENARIO = "hot-key"
@@ -27,7 +26,7 @@ _CONNECTIONS = 32
 def hot_key(plan: Plan, console: Console) -> list[Result]:
     """Run the scenario; one result an arm, the median of its rounds. Progress goes to `console`."""
     ordinary = plan.rows // 5
-    with LaybyServer() as server:
+    with plan.layby() as server:
         make_table(
             server,
             "hot_key",

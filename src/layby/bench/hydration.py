@@ -8,7 +8,6 @@ from layby.bench.arms import OFFLOAD_ON, Arm, Beside, compare, interleave, run_a
 from layby.bench.load import Load
 from layby.bench.plan import Plan
 from layby.bench.result import Result
-from layby.bench.server import LaybyServer
 from layby.bench.table import load_table
 
 SCENARIO = "hydration"
@@ -19,7 +18,7 @@ _BUILD = "CREATE INDEX hydration_v ON hydration (v); DROP INDEX hydration_v"
 
 def hydration(plan: Plan, console: Console) -> list[Result]:
     """Run the scenario; one result an arm, the median of its rounds. Progress goes to `console`."""
-    with LaybyServer() as server:
+    with plan.layby() as server:
         load_table(server, "hydration", plan.rows)
         console.log(f"layby: {plan.rows:,} rows loaded and indexed")
         lookups = Load(

@@ -15,7 +15,7 @@ from layby.bench.arms import OFFLOAD_OFF, OFFLOAD_ON, Arm, Beside, compare, inte
 from layby.bench.load import Load
 from layby.bench.plan import Plan
 from layby.bench.result import Result
-from layby.bench.server import LaybyServer, PostgresServer, Server
+from layby.bench.server import PostgresServer, Server
 from layby.bench.table import load_table
 
 SCENARIO = "isolation"
@@ -52,7 +52,7 @@ def isolation(plan: Plan, console: Console) -> list[Result]:
         return (Beside("walk", load),)
 
     with ExitStack() as stack:
-        layby: Server = stack.enter_context(LaybyServer())
+        layby: Server = stack.enter_context(plan.layby())
         postgres = stack.enter_context(PostgresServer()) if plan.postgres else None
         for server in filter(None, (layby, postgres)):
             load_table(server, "hot", plan.rows)

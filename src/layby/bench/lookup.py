@@ -26,7 +26,7 @@ CLIENTS = (1, 4, 16)
 def lookup(plan: Plan, console: Console) -> list[Result]:
     """Run the scenario; one result a server, mode and number of clients, the median of its rounds."""
     with ExitStack() as stack:
-        servers: list[Server] = [stack.enter_context(LaybyServer())]
+        servers: list[Server] = [stack.enter_context(plan.layby())]
         if plan.postgres:
             servers.append(stack.enter_context(PostgresServer()))
         for server in servers:

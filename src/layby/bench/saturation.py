@@ -17,7 +17,7 @@ from layby.bench.isolation import RATIOS, arms_of_walks
 from layby.bench.load import Load
 from layby.bench.plan import Plan
 from layby.bench.result import Result
-from layby.bench.server import LaybyServer, PostgresServer, Server
+from layby.bench.server import PostgresServer, Server
 from layby.bench.table import load_table
 
 SCENARIO = "saturation"
@@ -29,7 +29,7 @@ _SMALLER = 20
 def saturation(plan: Plan, console: Console) -> list[Result]:
     """Run the scenario; one result an arm, the median of its rounds. Progress goes to `console`."""
     with ExitStack() as stack:
-        layby: Server = stack.enter_context(LaybyServer())
+        layby: Server = stack.enter_context(plan.layby())
         postgres = stack.enter_context(PostgresServer()) if plan.postgres else None
         for server in filter(None, (layby, postgres)):
             load_table(server, "saturation", plan.rows)

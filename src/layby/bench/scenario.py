@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from dataclasses import dataclass
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import ExitStack
+from dataclasses import dataclass, replace
 from typing import Final
 
 from rich.console import Console
@@ -18,11 +19,12 @@ from layby.bench.lookup import lookup
 from layby.bench.plan import Plan
 from layby.bench.result import Result
 from layby.bench.saturation import saturation
+from layby.bench.server import LaybyServer
 from layby.bench.slow_reader import slow_reader
 from layby.bench.tune import tune
 from layby.bench.walk import walk
 
-__all__ = ["SCENARIOS", "Plan", "Scenario"]
+__all__ = ["SCENARIOS", "Plan", "Scenario", "run_scenarios"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,7 +39,7 @@ class Scenario:
     seconds: float
     rounds: int = 3
 
-    def plan(self, *, seconds: float | None, rounds: int | None, rows: int | None, postgres: bool) -> Plan:
+    def plan(self, seconds: float | None, rounds: int | None, rows: int | None, *, postgres: bool) -> Plan:
         """The size of a run; None is the scenario's own."""
         return Plan(
             self.seconds if seconds is None else seconds,
@@ -60,3 +62,15 @@ SCENARIOS: Final[dict[str, Scenario]] = {
     "growth": Scenario(growth, 10_000_000, 4.0),
     "tune": Scenario(tune, 1_000_000, 4.0),
 }
+
+
+def run_scenarios(plans: Mapping[str, Plan], console: Console, *, quick: bool) -> Iterator[list[Result]]:
+    """Run scenarios by name, each at its plan or as a smoke run of it, and yield the results of each.
+
+    Smoke runs of several share one server. Raises StartError, LoadError, PgbenchError, ServerError,
+    LostConnectionError, OSError.
+    """
+    with ExitStack() as stack:
+        shared = stack.enter_context(LaybyServer()) if quick and len(plans) > 1 else None
+        for name, plan in plans.items():
+            yield SCENARIOS[name].run(replace(plan.quick(), shared=shared) if quick else plan, console)

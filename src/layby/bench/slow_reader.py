@@ -32,7 +32,7 @@ _SETTLED_MIB = 1.0
 
 def slow_reader(plan: Plan, console: Console) -> list[Result]:
     """Run the scenario; one result an arm, the median of its rounds. Progress goes to `console`."""
-    with LaybyServer() as server:
+    with plan.layby() as server:
         load_table(server, "slow", plan.rows)
         console.log(f"layby: {plan.rows:,} rows loaded and indexed")
         lookups = Load(

@@ -17,7 +17,6 @@ from layby.bench.load import Load
 from layby.bench.plan import Plan
 from layby.bench.result import Result
 from layby.bench.saturation import lookups, walks
-from layby.bench.server import LaybyServer
 from layby.bench.table import load_table
 
 SCENARIO = "tune"
@@ -33,7 +32,7 @@ _SHORT = 50
 def tune(plan: Plan, console: Console) -> list[Result]:
     """Run the scenario; an arm `inline-B-granularity-G` for each pair. Progress goes to `console`."""
     budgets, granularities = (BUDGETS[::3], GRANULARITIES[::3]) if plan.smoke else (BUDGETS, GRANULARITIES)
-    with LaybyServer() as server:
+    with plan.layby() as server:
         load_table(server, "tune", plan.rows)
         console.log(f"layby: {plan.rows:,} rows loaded and indexed")
         quiet = lookups(server, "tune", plan.rows, plan.seconds)

@@ -49,7 +49,7 @@ def walk(plan: Plan, console: Console) -> list[Result]:
         _Walk("first-rows", "SELECT k, v FROM walk ORDER BY k LIMIT 10", 10),
     ]
     with ExitStack() as stack:
-        layby = stack.enter_context(LaybyServer())
+        layby = stack.enter_context(plan.layby())
         servers: list[Server] = [layby]
         if plan.postgres:
             servers.append(stack.enter_context(PostgresServer()))

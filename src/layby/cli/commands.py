@@ -127,7 +127,7 @@ def bench(
     from layby.bench.drive import LoadError
     from layby.bench.pgbench import PgbenchError
     from layby.bench.result import show
-    from layby.bench.scenario import SCENARIOS
+    from layby.bench.scenario import SCENARIOS, run_scenarios
     from layby.bench.server import StartError
     from layby.bench.wire import LostConnectionError, ServerError
 
@@ -136,16 +136,12 @@ def bench(
     # A table that goes to a file is not cut to the 80 columns of an imagined terminal.
     out = Console() if Console().is_terminal else Console(width=_FILE_WIDTH)
     names = list(SCENARIOS) if scenario is Scenario.ALL else [scenario.value]
-    for name in names:
-        chosen = SCENARIOS[name]
-        plan = chosen.plan(seconds=seconds, rounds=rounds, rows=rows, postgres=vs is Rival.POSTGRES)
-        if quick:
-            plan = plan.quick()
-        try:
-            results = chosen.run(plan, console)
-        except (StartError, LoadError, PgbenchError, ServerError, LostConnectionError, OSError) as error:
-            raise _fail(error) from None
-        show(out, results, as_json=json)
+    sizes = {name: SCENARIOS[name].plan(seconds, rounds, rows, postgres=vs is not None) for name in names}
+    try:
+        for results in run_scenarios(sizes, console, quick=quick):
+            show(out, results, as_json=json)
+    except (StartError, LoadError, PgbenchError, ServerError, LostConnectionError, OSError) as error:
+        raise _fail(error) from None
 
 
 @app.command()
