@@ -60,6 +60,7 @@ class PeekMetrics:
     def __init__(self) -> None:
         self.walks_inline = 0
         self.walks_offloaded = 0
+        self.shared_walks = 0
         self.permits_granted = 0
         self.permits_in_use = 0
         self.permits_queued = 0
@@ -117,11 +118,6 @@ class PeekMetrics:
             "Time to find whether an index has reached a peek's time.",
         )
 
-        self.loop_turn_seconds = Histogram(
-            "layby_serving_loop_turn_seconds",
-            "How long the serving loop was busy in one turn: what a statement that comes meanwhile waits.",
-        )
-
     def histograms(self) -> tuple[Histogram, ...]:
         """Return all histograms."""
         return tuple(v for v in vars(self).values() if isinstance(v, Histogram))
@@ -146,6 +142,11 @@ class PeekCollector(Collector):
         yield walks
         yield CounterMetricFamily(
             "layby_index_peek_permits_granted", "Permits granted to walks.", value=metrics.permits_granted
+        )
+        yield CounterMetricFamily(
+            "layby_index_peek_shared_walks",
+            "Index peeks whose walk was shared with others in one pass.",
+            value=metrics.shared_walks,
         )
         yield CounterMetricFamily(
             "layby_index_peek_stashed",
