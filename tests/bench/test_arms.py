@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 import os
+from collections.abc import Iterator
 from dataclasses import replace
 
 import pytest
@@ -28,8 +29,10 @@ class _NoServer(Server):
 
 
 @pytest.fixture
-def server() -> Server:
-    return _NoServer()
+def server() -> Iterator[Server]:
+    server = _NoServer()
+    yield server
+    server.stop()
 
 
 def _load(fake: FakeServer, statement: str) -> Load:
