@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import os
 import re
+import signal
 import socket
 import subprocess
 import sys
 import time
 import urllib.request
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
 from struct import pack
@@ -17,7 +19,7 @@ from struct import pack
 import psycopg
 import pytest
 
-from layby.bench.resident import resident_mib
+from layby.bench.resident import process_tree, resident_mib
 from tests.clients.server import TIMEOUT, Server
 from tests.pgwire.frontend import query, startup
 
@@ -50,6 +52,13 @@ class Stashing:
 
     def parts(self) -> list[Path]:
         return [path for path in self.folder.rglob("*.arrow") if path.is_file()]
+
+    def until_parts(self, *, exist: bool) -> None:
+        """Ask the server for its metrics until there are parts, or none."""
+        deadline = time.monotonic() + TIMEOUT
+        while bool(self.parts()) is not exist:
+            assert time.monotonic() < deadline
+            self.metric("layby_peek_stash_bytes")
 
     def until(self, name: str, value: float) -> None:
         """Ask for a metric until it has the value; every question takes the server's own time."""
@@ -192,3 +201,44 @@ def test_cancelling_an_answer_that_is_on_its_way_ends_it(stashing: Stashing) -> 
         assert stashing.parts() == []
         found = connection.execute("SELECT v FROM wide WHERE k = 7").fetchall()
         assert found == [(FILLING,)]
+
+
+ENDLESS = "SELECT g FROM generate_series(1, 1000000000000) g"
+"""A statement that goes on writing to the stash for longer than any test."""
+
+
+def test_cancelling_a_statement_that_writes_to_the_stash_leaves_no_part(stashing: Stashing) -> None:
+    with (
+        psycopg.connect(stashing.server.conninfo, autocommit=True) as connection,
+        ThreadPoolExecutor(1) as pool,
+    ):
+        asked = pool.submit(connection.execute, ENDLESS)
+        stashing.until_parts(exist=True)
+        connection.cancel_safe()
+        with pytest.raises(psycopg.errors.QueryCanceled):
+            asked.result(TIMEOUT)
+        stashing.until_parts(exist=False)
+
+
+@pytest.mark.parametrize("stashing", ["processes"], indirect=True)
+def test_a_walk_process_that_is_killed_while_it_writes_to_the_stash_leaves_no_part(
+    stashing: Stashing,
+) -> None:
+    walkers = [
+        pid
+        for pid in process_tree(stashing.pid)
+        if b"walk_process" in Path(f"/proc/{pid}/cmdline").read_bytes()
+    ]
+    assert walkers != []
+    with (
+        psycopg.connect(stashing.server.conninfo, autocommit=True) as connection,
+        ThreadPoolExecutor(1) as pool,
+    ):
+        asked = pool.submit(connection.execute, ENDLESS)
+        stashing.until_parts(exist=True)
+        for pid in walkers:
+            os.kill(pid, signal.SIGKILL)
+        with pytest.raises(psycopg.errors.InternalError_, match="died"):
+            asked.result(TIMEOUT)
+        stashing.until_parts(exist=False)
+        assert connection.execute("SELECT v FROM wide WHERE k = 7").fetchall() == [(FILLING,)]
