@@ -238,7 +238,7 @@ class Maintenance:
     def _adopt(self, built: _Built) -> None:
         desc = built.desc
         arrangement = self._by_id.get(desc.id)
-        if arrangement is None:
+        if arrangement is None or arrangement.desc is not desc:  # or made again, under the same id
             built.request.created(SqlError("57014", f'"{desc.name}" was dropped while it was being built'))
             return
         if built.error is not None or built.arranged is None:

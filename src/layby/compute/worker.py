@@ -74,6 +74,8 @@ class ServingWorker:
         self._sweep = Sweep(parameters, self._is_ready, self._serve)
         self._offload = OffloadDriver(pool, parameters, metrics, clock, self.request_activation, stash)
         self._activation_requested = False
+        self.before_sweep: Callable[[], None] | None = None
+        """Called in each activation before its sweep, with the budget refilled: takes the commands in."""
         self._checked_at = 0.0
         """When the peek whose turn it is was asked whether it is ready."""
         self._served: PeekResponse | None = None
@@ -141,6 +143,8 @@ class ServingWorker:
         """Refill the budget, answer the peeks whose walks have ended, and sweep those that wait."""
         self._activation_requested = False
         self._sweep.refill()
+        if self.before_sweep is not None:
+            self.before_sweep()
         for pending, response in self._offload.collect():
             _respond(pending, response)
         if len(self._sweep):
