@@ -123,3 +123,11 @@ def test_an_answer_after_a_failed_one_has_no_error() -> None:
 
     assert end.feed(ANSWER)
     assert (end.rows, end.error) == (1, None)
+
+
+def test_a_command_after_a_failed_query_has_no_error() -> None:
+    end = AnswerEnd()
+    end.feed(ERROR)
+
+    assert end.feed(b"C\x00\x00\x00\x11CREATE TABLE\x00" + READY)
+    assert (end.rows, end.error) == (0, None)
