@@ -157,6 +157,12 @@ PARAMETERS: Final = {
             maximum=_MAX,
         ),
         Parameter(
+            "enable_compute_index_peek_shared_walks",
+            "bool",
+            True,
+            "Lets full walks of one index that wait for permits together go in one pass over it.",
+        ),
+        Parameter(
             "enable_compute_peek_response_stash",
             "bool",
             True,
@@ -188,6 +194,7 @@ class PeekParameters:
     max_result_size: int
     stash_threshold_bytes: int
     stash: bool
+    shared_walks: bool
 
 
 class SystemParameters:
@@ -244,6 +251,7 @@ class SystemParameters:
             max_result_size=int(values["max_result_size"]),
             stash_threshold_bytes=int(values["peek_response_stash_threshold_bytes"]),
             stash=bool(values["enable_compute_peek_response_stash"]),
+            shared_walks=bool(values["enable_compute_index_peek_shared_walks"]),
         )
 
     @staticmethod

@@ -124,7 +124,10 @@ class Harness:
         **parameters: object,
     ) -> None:
         """With a `blob` there is a stash, and peeks take stashed answers."""
-        defaults = {"enable_compute_index_peek_offload": "on"}
+        defaults = {
+            "enable_compute_index_peek_offload": "on",
+            "enable_compute_index_peek_shared_walks": "off",
+        }
         names = {
             "offload": "enable_compute_index_peek_offload",
             "inline_budget": "compute_index_peek_inline_budget",
@@ -132,6 +135,7 @@ class Harness:
             "granularity": "compute_index_peek_yield_granularity",
             "fraction": "compute_index_peek_permit_fraction",
             "max_queued": "compute_index_peek_max_queued",
+            "shared": "enable_compute_index_peek_shared_walks",
             "max_result_size": "max_result_size",
             "iteration_limit": "compute_peek_row_iteration_limit",
             "stash_on": "enable_compute_peek_response_stash",

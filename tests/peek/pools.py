@@ -112,9 +112,7 @@ class PoolHarness:
         self.metrics = PeekMetrics()
         self.state = ServingState(1_000)
         self.state.publish({INDEX: bundle.snapshot()}, 1_000)
-        self.worker = ServingWorker(
-            self.state, self.parameters, walks.pool, self.metrics, self._soon
-        )
+        self.worker = ServingWorker(self.state, self.parameters, walks.pool, self.metrics, self._soon)
         self.answers: dict[PendingPeek, PeekResponse] = {}
 
     def _soon(self, callback: Callable[[], None]) -> None:

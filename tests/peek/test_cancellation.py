@@ -47,7 +47,7 @@ def test_a_peek_cancelled_while_it_waits_for_a_permit_releases_its_batches_and_t
 def test_a_walk_stops_within_one_granularity_of_its_cancellation() -> None:
     harness = Harness(bundle_of(pairs(*HUNDRED)), inline_budget=1, granularity=10)
     peek, _ = harness.peek()
-    walk, _ = harness.pool.walks[0]
+    walk = harness.pool.walk()
     harness.pool.step()
     assert walk.scan.positions == 11
     harness.worker.cancel(peek)

@@ -102,7 +102,7 @@ def test_a_lower_limit_reaches_a_walk_under_way_at_its_next_slice() -> None:
     harness = Harness(bundle_of(pairs(*HUNDRED)), inline_budget=10, granularity=10)
     peek, _ = harness.peek()
     harness.pool.step()
-    walk, _ = harness.pool.walks[0]
+    walk = harness.pool.walk()
     assert walk.scan.positions == 20
     harness.parameters.set("compute_peek_row_iteration_limit", "15")
     harness.settle()
@@ -142,7 +142,7 @@ def test_wide_rows_spend_an_inline_budget_that_as_many_narrow_ones_do_not() -> N
     other = Harness(wide, inline_budget=20, granularity=25)
     peek, response = other.peek(asked)
     assert response is None
-    walk, _ = other.pool.walks[0]
+    walk = other.pool.walk()
     assert walk.scan.positions == 20
     assert walk.scan.count == 4
     other.pool.step()

@@ -45,7 +45,7 @@ def test_a_peek_that_outruns_its_budget_is_offloaded_and_answered_later() -> Non
 def test_an_offloaded_walk_goes_on_from_where_its_inline_slice_stopped() -> None:
     harness = Harness(bundle_of(pairs(*HUNDRED)), inline_budget=60, granularity=30)
     peek, _ = harness.peek()
-    walk, _ = harness.pool.walks[0]
+    walk = harness.pool.walk()
     assert walk.scan.positions == 60
     assert not harness.pool.step()
     assert walk.scan.positions == 90
@@ -66,7 +66,7 @@ def test_a_lookup_of_a_hot_key_enters_like_any_other_and_is_offloaded_once_it_ov
 def test_a_walk_reads_its_parameters_again_at_every_granularity() -> None:
     harness = Harness(bundle_of(pairs(*HUNDRED)), inline_budget=1, granularity=9)
     harness.peek()
-    walk, _ = harness.pool.walks[0]
+    walk = harness.pool.walk()
     harness.pool.step()
     assert walk.scan.positions == 10
     harness.parameters.set("compute_index_peek_yield_granularity", "40")
@@ -192,7 +192,7 @@ def test_phases_are_observed_once_a_walk_over_all_its_slices() -> None:
 def test_a_walk_never_raises() -> None:
     harness = Harness(bundle_of(pairs(*HUNDRED)), inline_budget=10)
     harness.peek()
-    walk, _ = harness.pool.walks[0]
+    walk = harness.pool.walk()
     assert isinstance(walk, Walk)
     walk.scan.step = None  # type: ignore[method-assign, assignment]
     assert walk.step()

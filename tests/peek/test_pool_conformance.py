@@ -56,7 +56,7 @@ class Doubled:
     """An encoder that a process can be sent: every row as two bytes."""
 
     def __call__(self, columns: Sequence[Column], count: int) -> EncodedRows:
-        keys = [int(key) for key in columns[0].to_list()]
+        keys = [int(str(key)) for key in columns[0].to_list()]
         return EncodedRows(bytes(k for key in keys for k in (key, key)), range(2, 2 * count + 2, 2), count)
 
 

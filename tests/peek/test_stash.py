@@ -476,6 +476,26 @@ def test_parts_that_cannot_be_deleted_cost_a_log_line_and_not_the_answer(
     assert caplog.text.count("a part of a stashed answer is left: the store failed at delete") == 9
 
 
+def test_a_store_that_raises_what_it_should_not_is_logged_when_parts_are_deleted(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    harness, blob = stashing()
+    reader = open_reader(harness, stashed_of(harness.ask()))
+    blob.delete = lambda key: 1 / 0  # type: ignore[assignment, method-assign]
+    reader.close()
+    with caplog.at_level(logging.ERROR):
+        harness.run_jobs()
+    assert "deleting from the stash raised ZeroDivisionError" in caplog.text
+    assert harness.metrics.stash_bytes == 0
+
+
+def test_deleting_parts_logs_nothing_where_it_works(caplog: pytest.LogCaptureFixture) -> None:
+    harness, _ = stashing()
+    with caplog.at_level(logging.WARNING):
+        assert read_all(harness, stashed_of(harness.ask())) == list(HUNDRED)
+    assert caplog.text == ""
+
+
 @pytest.mark.parametrize(
     ("damage", "detail"),
     [
@@ -524,7 +544,7 @@ def test_what_a_walk_left_whose_process_died_is_deleted() -> None:
     harness.pool.step()
     other_peeks_part = "peek-10/000000.arrow"
     blob.objects[other_peeks_part] = b"x"
-    dead, done = harness.pool.walks.popleft()
+    dead, (_, done) = harness.pool.walk(), harness.pool.walks.popleft()
     dead.raised = True
     dead.response = Failed(SqlError("XX000", "the process died"))
     done()
@@ -554,7 +574,7 @@ def test_a_batch_of_a_scan_that_has_not_read_its_errors_is_refused_and_logged(
 def test_a_broken_invariant_at_a_full_batch_fails_the_peek() -> None:
     harness, blob = stashing()
     peek, _ = harness.peek()
-    suspended, _ = harness.pool.walks[0]
+    suspended = harness.pool.walk()
     step = suspended.scan.step
 
     def broken(fuel: Fuel) -> object:

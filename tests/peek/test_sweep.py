@@ -33,7 +33,7 @@ def test_a_peek_gets_its_whole_budget_or_none() -> None:
     harness = Harness(bundle_of(pairs(*TEN)), inline_budget=9, activation_budget=10, granularity=1)
     first, _ = harness.peek()
     second, _ = harness.peek()
-    assert [walk.scan.positions for walk, _ in harness.pool.walks] == [9]
+    assert [work.walks[0].scan.positions for work, _ in harness.pool.walks] == [9]
     assert second.state is PeekState.QUEUED
     assert first.state is PeekState.WALKING
     third, _ = harness.peek()
@@ -115,14 +115,14 @@ def test_a_peek_before_any_sweep_gets_a_bounded_slice() -> None:
     harness = Harness(bundle_of(pairs(*TEN)), inline_budget=3)
     peek, response = harness.peek()
     assert response is None
-    assert harness.pool.walks[0][0].scan.positions == 3
+    assert harness.pool.walk().scan.positions == 3
     assert peek.state is PeekState.WALKING
 
 
 def test_a_budget_of_zero_counts_as_one_position() -> None:
     harness = Harness(bundle_of(pairs(*TEN)), inline_budget=0, activation_budget=0, granularity=100)
     peeks = [harness.peek()[0] for _ in range(3)]
-    assert harness.pool.walks[0][0].scan.positions == 1
+    assert harness.pool.walk().scan.positions == 1
     assert peeks[1].state is PeekState.WAITING
     harness.settle()
     assert all(len(rows_of(harness.answers[p])) == 10 for p in peeks)

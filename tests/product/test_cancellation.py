@@ -204,7 +204,7 @@ def test_a_walk_stops_within_one_granularity_and_gives_back_permit_and_batches(
 ) -> None:
     scene.client.query(WALK)
     scene.server.pool.step()
-    [(walk, _)] = scene.server.pool.walks
+    walk = scene.server.pool.walk()
     assert walk.scan.positions == 40
     way(scene)
     told(scene, way)
@@ -223,7 +223,7 @@ def test_a_walk_that_writes_to_the_stash_stops_and_deletes_its_parts(stashing: S
     scene.client.query(WALK)
     scene.server.pool.step()
     scene.server.pool.step()
-    [(walk, _)] = scene.server.pool.walks
+    walk = scene.server.pool.walk()
     assert len(scene.parts()) == 2
     positions = walk.scan.positions
     way(scene)

@@ -16,7 +16,7 @@ import numpy as np
 
 from layby.errors import SqlError
 from layby.expr.evaluate import Columns, evaluate
-from layby.expr.predicates import Test, compile_test
+from layby.expr.predicates import Test, bounds_of, compile_test
 from layby.expr.scalar import And, ColumnRef, Expr, columns_used
 from layby.expr.vector import RowErrors
 from layby.types.column import Array, Column, FixedColumn, Indices, Mask
@@ -69,13 +69,18 @@ class MfpKernel:
     be there, the others may be None.
     """
 
-    __slots__ = ("_outputs", "_plain", "_steps", "filter_columns", "output_columns")
+    __slots__ = ("_outputs", "_plain", "_steps", "bounds", "filter_columns", "output_columns")
 
     def __init__(self, mfp: Mfp) -> None:
         self._steps = [_Step(part) for predicate in mfp.predicates for part in _conjuncts(predicate)]
         self._outputs = mfp.outputs
         self._plain = _plain(mfp.outputs)
         self.filter_columns = mfp.filter_columns
+        self.bounds: tuple[int, int, int] | None = None
+        """A column and the least and greatest value that its first comparison passes, where it is one of an
+        integer column with a constant."""
+        if self._steps:
+            self.bounds = bounds_of(self._steps[0].predicate)
         self.output_columns = mfp.output_columns if self._plain is None else frozenset(self._plain)
 
     def filter(self, columns: Columns, length: int) -> tuple[Indices | None, RowErrors | None]:

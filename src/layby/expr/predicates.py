@@ -33,6 +33,8 @@ Test = Callable[[Any], Any]
 
 _ZONES: Final = frozenset({TIMESTAMP, TIMESTAMPTZ})
 _WORD: Final = 8
+_LEAST: Final = -(1 << 63)
+_GREATEST: Final = (1 << 63) - 1
 
 
 def compile_test(predicate: Expr) -> Test | None:
@@ -59,6 +61,31 @@ def compile_test(predicate: Expr) -> Test | None:
             return lambda _columns: passes
         case _:
             return None
+
+
+def bounds_of(predicate: Expr) -> tuple[int, int, int] | None:
+    """Return (column, least, greatest) of an integer comparison: no value outside passes. None for others."""
+    match predicate:
+        case Call(args=(ColumnRef() as column, Literal(value=int(value)) as literal), function=function):
+            name = function.name
+        case Call(args=(Literal(value=int(value)) as literal, ColumnRef() as column), function=function):
+            name = COMMUTED.get(function.name, "")
+        case _:
+            return None
+    if column.type not in INTEGRAL or literal.type not in INTEGRAL:
+        return None
+    match name:
+        case "=":
+            return column.index, value, value
+        case "<":
+            return column.index, _LEAST, value - 1
+        case "<=":
+            return column.index, _LEAST, value
+        case ">":
+            return column.index, value + 1, _GREATEST
+        case ">=":
+            return column.index, value, _GREATEST
+    return None
 
 
 def _is_true(index: int) -> Test:

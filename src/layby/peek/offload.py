@@ -15,6 +15,7 @@ from layby.peek.pinned import PinnedBatches
 from layby.peek.pool import WalkPool
 from layby.peek.profile import PeekProfile
 from layby.peek.scan import PeekScan
+from layby.peek.shared_walk import MOST_TOGETHER, SharedWalk
 from layby.peek.stash import Stash
 from layby.peek.walk import Walk, WalkLimits
 
@@ -136,17 +137,41 @@ class OffloadDriver:
         return WalkLimits.of(self._parameters.peek)
 
     def _granted(self, taken: _Taken) -> None:
-        taken.granted_at = self._clock()
-        self._metrics.permit_wait_seconds.observe(taken.granted_at - taken.taken_at)
-        taken.pending.state = PeekState.WALKING
-        self._pool.submit(taken.walk, lambda: self._done(taken))
+        together = [taken, *self._companions(taken)]
+        for each in together:
+            each.granted_at = self._clock()
+            self._metrics.permit_wait_seconds.observe(each.granted_at - each.taken_at)
+            each.pending.state = PeekState.WALKING
+        if len(together) == 1:
+            self._pool.submit(taken.walk, lambda: self._done(together))
+        else:
+            self._metrics.shared_walks += len(together)
+            walk = SharedWalk([each.walk for each in together], self._limits)
+            self._pool.submit(walk, lambda: self._done(together))
 
-    def _done(self, taken: _Taken) -> None:
-        """The walk is over, on whatever way: its permit and its batches are free again."""
-        self._let_go(taken)
+    def _companions(self, taken: _Taken) -> list[_Taken]:
+        """Take waiting walks that can go with one that has its permit out of the queue: they need none."""
+        if not self._parameters.peek.shared_walks or not self._permits.queued:
+            return []
+        found = [
+            other
+            for other in self._taken.values()
+            if other.pending.state is PeekState.QUEUED
+            and other is not taken
+            and taken.walk.scan.shares_walk_with(other.walk.scan)
+        ][: MOST_TOGETHER - 1]
+        for other in found:
+            if other.ticket is not None:
+                other.ticket.release()
+        return found
+
+    def _done(self, together: list[_Taken]) -> None:
+        """Walks are over, on whatever way: their permit and their batches are free again."""
+        for taken in together:
+            self._let_go(taken)
+            self._account_stash(taken.walk)
+            self._ended.append(taken)
         self._export()
-        self._account_stash(taken.walk)
-        self._ended.append(taken)
         self._request_activation()
 
     def _account_stash(self, walk: Walk) -> None:

@@ -8,7 +8,11 @@ from collections import deque
 from collections.abc import Callable
 from typing import Protocol
 
+from layby.peek.shared_walk import SharedWalk
 from layby.peek.walk import Walk
+
+Work = Walk | SharedWalk
+"""What a pool runs: one walk, or several that go together."""
 
 
 class WalkPool(Protocol):
@@ -22,7 +26,7 @@ class WalkPool(Protocol):
     def size(self) -> int:
         """How many walks can run at once."""
 
-    def submit(self, walk: Walk, done: Callable[[], None]) -> None:
+    def submit(self, walk: Work, done: Callable[[], None]) -> None:
         """Run `walk`."""
 
     @property
@@ -42,7 +46,7 @@ class ThreadWalkPool:
     def __init__(self, size: int, deliver: Callable[[Callable[[], None]], None]) -> None:
         """Start `size` threads. `deliver` calls a function on the serving loop, from any thread."""
         self._deliver = deliver
-        self._queue: queue.SimpleQueue[tuple[Walk, Callable[[], None]] | None] = queue.SimpleQueue()
+        self._queue: queue.SimpleQueue[tuple[Work, Callable[[], None]] | None] = queue.SimpleQueue()
         self._threads = [
             threading.Thread(target=self._run, name=f"layby-walk-{i}", daemon=True) for i in range(size)
         ]
@@ -54,7 +58,7 @@ class ThreadWalkPool:
         """The number of threads."""
         return len(self._threads)
 
-    def submit(self, walk: Walk, done: Callable[[], None]) -> None:
+    def submit(self, walk: Work, done: Callable[[], None]) -> None:
         """Hand `walk` to a thread (42 µs there and back)."""
         self._queue.put((walk, done))
 
@@ -84,14 +88,14 @@ class SteppedWalkPool:
 
     def __init__(self, size: int = 1) -> None:
         self._size = size
-        self.walks: deque[tuple[Walk, Callable[[], None]]] = deque()
+        self.walks: deque[tuple[Work, Callable[[], None]]] = deque()
 
     @property
     def size(self) -> int:
         """The size that the permits are reckoned from."""
         return self._size
 
-    def submit(self, walk: Walk, done: Callable[[], None]) -> None:
+    def submit(self, walk: Work, done: Callable[[], None]) -> None:
         """Keep `walk` until it is stepped."""
         self.walks.append((walk, done))
 
@@ -99,6 +103,10 @@ class SteppedWalkPool:
     def healthy(self) -> bool:
         """True."""
         return True
+
+    def walk(self, at: int = 0) -> Walk:
+        """Return the walk at place `at`, the first of those that go together."""
+        return self.walks[at][0].walks[0]
 
     def step(self, at: int = 0) -> bool:
         """Step the walk at place `at` once; True where that ended it, and its `done` has been called."""

@@ -15,7 +15,7 @@ import contextlib
 import logging
 import time
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from concurrent.futures import Future
 from dataclasses import replace
 from typing import Final
@@ -29,6 +29,7 @@ from layby.memory.shared_arena import SharedArena
 from layby.memory.survival import Survival
 from layby.metrics import PeekMetrics
 from layby.peek.answer import EncodedRows, Failed, PeekResponse, Rows, Stashed
+from layby.peek.pool import Work
 from layby.peek.walk import Walk
 from layby.peek.walk_process import (
     FIRST_WALKER_SLOT,
@@ -42,7 +43,9 @@ from layby.peek.walk_process import (
     Ready,
     Setup,
     WalkEnded,
+    WalkPart,
     WalkRequest,
+    WalkResult,
 )
 from layby.trace.batch import Batch
 from layby.turns import EventLoop, Timer
@@ -61,7 +64,7 @@ _HOUSEKEEPING_S: Final = 1.0
 
 
 class _Walker:
-    """One walk process, and the walk that it has."""
+    """One walk process, and the work that it has."""
 
     def __init__(self, slot: int, page: ControlPage, nice: int, program: str) -> None:
         self.started_at = time.monotonic()
@@ -69,7 +72,7 @@ class _Walker:
         self.channel = self.child.channel
         self.slot = slot
         self.number = 0
-        self.walk: Walk | None = None
+        self.work: Work | None = None
         self.done: Callable[[], None] | None = None
         self.progress: ControlPage | None = None
         """Where the process shows how far its walk is; None until it has told."""
@@ -100,7 +103,7 @@ class ProcessWalkPool:
         self._program = program
         self._page = ControlPage.create()
         self._arena = SharedArena()
-        self._waiting: deque[tuple[Walk, Callable[[], None]]] = deque()
+        self._waiting: deque[tuple[Work, Callable[[], None]]] = deque()
         self._walkers: list[_Walker] = []
         self._idle: deque[_Walker] = deque()
         self._number = 0
@@ -116,7 +119,7 @@ class ProcessWalkPool:
     @property
     def healthy(self) -> bool:
         """Whether walks are run, or will be in a moment; from any thread."""
-        return bool(self._walkers) or self._survival.hopeful
+        return self._survival.hopeful or any(w.progress is not None for w in list(self._walkers))
 
     @property
     def process_ids(self) -> list[int]:
@@ -131,10 +134,10 @@ class ProcessWalkPool:
         self._page[POSITION_LIMIT_SLOT] = parameters.row_iteration_limit
         self._page[STASH_THRESHOLD_SLOT] = parameters.stash_threshold_bytes if parameters.stash else -1
 
-    def submit(self, walk: Walk, done: Callable[[], None]) -> None:
-        """Hand `walk` to an idle process, or keep it for the next that is."""
-        walk.on_cancel = lambda: self._withdraw(walk)
-        self._waiting.append((walk, done))
+    def submit(self, work: Work, done: Callable[[], None]) -> None:
+        """Hand `work` to an idle process, or keep it for the next that is."""
+        self._let_wait(work)
+        self._waiting.append((work, done))
         self._hand_over()
 
     def close(self) -> None:
@@ -165,13 +168,19 @@ class ProcessWalkPool:
         self._loop.remove_reader(descriptor)
         self._loop.remove_writer(descriptor)
 
-    def _withdraw(self, walk: Walk) -> None:
-        """Take a cancelled walk out of those that wait for a process."""
-        for entry in self._waiting:
-            if entry[0] is walk:
-                self._waiting.remove(entry)
-                entry[1]()
-                return
+    def _let_wait(self, work: Work) -> None:
+        for walk in work.walks:
+            walk.on_cancel = lambda: self._withdraw(work)
+            walk.progress_elsewhere = None
+
+    def _withdraw(self, work: Work) -> None:
+        """Take work of which all is cancelled out of what waits for a process."""
+        if all(walk.cancelled for walk in work.walks):
+            for entry in self._waiting:
+                if entry[0] is work:
+                    self._waiting.remove(entry)
+                    entry[1]()
+                    return
 
     def _hand_over(self) -> None:
         """Give the walks that wait to idle processes."""
@@ -185,24 +194,28 @@ class ProcessWalkPool:
         finally:
             self._handing_over = False
 
-    def _give(self, walker: _Walker, walk: Walk, done: Callable[[], None]) -> None:
+    def _give(self, walker: _Walker, work: Work, done: Callable[[], None]) -> None:
         self._number += 1
-        walker.number, walker.walk, walker.done = self._number, walk, done
-        walk.on_cancel = self._canceller(walker, self._number)
-        walk.progress_elsewhere = _progress(walker, walk)
+        walker.number, walker.work, walker.done = self._number, work, done
+        self._page[walker.slot] = sum(walk.cancelled << bit for bit, walk in enumerate(work.walks))
+        for bit, walk in enumerate(work.walks):
+            walk.on_cancel = self._canceller(walker, self._number, bit)
+            walk.progress_elsewhere = _progress(walker, walk, bit)
         try:
-            walk.scan.place_found(self._arena)
-            self._send(walker, WalkRequest(self._number, walk.scan, walk.encoder, walk.stash))
+            for walk in work.walks:
+                walk.scan.place_found(self._arena)
+            parts = tuple(WalkPart(walk.scan, walk.encoder, walk.stash) for walk in work.walks)
+            self._send(walker, WalkRequest(self._number, parts))
         except ChannelClosedError:
-            # It died before it had the walk, which another one can take.
-            walker.walk = walker.done = None
-            walk.progress_elsewhere = None
-            walk.on_cancel = lambda: self._withdraw(walk)
-            self._waiting.appendleft((walk, done))
+            # It died before it had the work, which another one can take.
+            walker.work = walker.done = None
+            self._let_wait(work)
+            self._waiting.appendleft((work, done))
             self._died(walker)
         except Exception as error:
             log.exception("a walk could not be handed over")
-            self._over(walker, Failed(InternalError(f"a walk could not be handed over: {error}")))
+            failed = Failed(InternalError(f"a walk could not be handed over: {error}"))
+            self._over(walker, [failed] * len(work.walks))
 
     def _send(self, walker: _Walker, message: object) -> None:
         walker.channel.send(message, wait=False)
@@ -218,16 +231,16 @@ class ProcessWalkPool:
             if not walker.channel.unsent:
                 self._loop.remove_writer(walker.channel.socket.fileno())
 
-    def _canceller(self, walker: _Walker, number: int) -> Callable[[], None]:
+    def _canceller(self, walker: _Walker, number: int, bit: int) -> Callable[[], None]:
         def cancel() -> None:
-            if walker.number == number and walker.walk is not None:
-                self._page[walker.slot] = number
+            if walker.number == number and walker.work is not None:
+                self._page[walker.slot] |= 1 << bit
                 self._loop.call_later(self._hard_stop_s, lambda: self._hard_stop(walker, number))
 
         return cancel
 
     def _hard_stop(self, walker: _Walker, number: int) -> None:
-        if walker.walk is not None and walker.number == number and not self._closed:
+        if walker.work is not None and walker.number == number and not self._closed:
             log.error("walk process %d did not stop within %g s, killed", walker.child.pid, self._hard_stop_s)
             walker.child.process.kill()
 
@@ -238,6 +251,7 @@ class ProcessWalkPool:
                 message = messages[0]
                 if isinstance(message, Ready):
                     walker.progress = message.page
+                    self._survival.lives()
                 elif message is not None:  # else only housekeeping came with it
                     self._ended(walker, message)
         except ChannelClosedError:
@@ -248,28 +262,23 @@ class ProcessWalkPool:
             self._died(walker)
 
     def _ended(self, walker: _Walker, ended: WalkEnded) -> None:
-        walk = walker.walk
-        if walk is None or ended.number != walker.number:
+        work = walker.work
+        if work is None or ended.number != walker.number:
             return
         self._survival.lives()
-        walk.raised = ended.raised
-        walk.scan.positions = ended.positions
-        walk.scan.times = ended.times
-        walk.scan.found_rows(ended.found)
-        response = ended.response
-        if isinstance(response, Rows):
-            response = _with_wire(response, ended)
-        elif isinstance(response, Stashed):
-            response = replace(response, rest=_with_wire(response.rest, ended))
-        self._over(walker, response)
+        for walk, result in zip(work.walks, ended.results, strict=True):
+            walk.raised = result.raised
+            walk.scan.positions = result.positions
+            walk.scan.times = result.times
+            walk.scan.found_rows(result.found)
+        self._over(walker, [_response(result) for result in ended.results])
 
-    def _over(self, walker: _Walker, response: PeekResponse | None) -> None:
-        walk, done = walker.walk, walker.done
-        walker.walk = walker.done = None
+    def _over(self, walker: _Walker, responses: Sequence[PeekResponse | None]) -> None:
+        work, done = walker.work, walker.done
+        walker.work = walker.done = None
         self._idle.append(walker)
-        if walk is not None and done is not None:
-            walk.response = response
-            walk.on_cancel = walk.progress_elsewhere = None
+        if work is not None and done is not None:
+            _answer(work, responses)
             done()
         self._hand_over()
 
@@ -286,13 +295,13 @@ class ProcessWalkPool:
         log.error("walk process %d died, replaced", walker.child.pid)
         pause = self._survival.died(walker.started_at)
         run_apart(walker.child.kill, lambda _: self._in_loop(lambda: self._replace(walker.slot, pause)))
-        walk, done = walker.walk, walker.done
-        walker.walk = walker.done = None
-        if walk is not None and done is not None:
-            walk.raised = True
-            walk.on_cancel = walk.progress_elsewhere = None
-            name = walk.scan.spec.collection
-            walk.response = Failed(InternalError(f'the process that walked "{name}" died'))
+        work, done = walker.work, walker.done
+        walker.work = walker.done = None
+        if work is not None and done is not None:
+            for walk in work.walks:
+                walk.raised = True
+            names = [walk.scan.spec.collection for walk in work.walks]
+            _answer(work, [Failed(InternalError(f'the process that walked "{n}" died')) for n in names])
             done()
         self._hand_over()
 
@@ -335,15 +344,30 @@ class ProcessWalkPool:
         self._housekeeping = self._loop.call_later(_HOUSEKEEPING_S, self._keep_house)
 
 
-def _with_wire(rows: Rows, ended: WalkEnded) -> Rows:
-    """Return rows with the encoded ones that came in a segment, where they did."""
-    if ended.wire is None:
+def _answer(work: Work, responses: Sequence[PeekResponse | None]) -> None:
+    for walk, response in zip(work.walks, responses, strict=True):
+        walk.response = response
+        walk.on_cancel = walk.progress_elsewhere = None
+
+
+def _response(result: WalkResult) -> PeekResponse | None:
+    """Return a result's answer with the encoded rows that came in a segment, where they did."""
+    response = result.response
+    if isinstance(response, Rows):
+        return _with_wire(response, result)
+    if isinstance(response, Stashed):
+        return replace(response, rest=_with_wire(response.rest, result))
+    return response
+
+
+def _with_wire(rows: Rows, result: WalkResult) -> Rows:
+    if result.wire is None:
         return rows
-    data, ends = ended.wire
+    data, ends = result.wire
     return Rows(rows.count, (), EncodedRows(data.data, ends, rows.count))
 
 
-def _progress(walker: _Walker, walk: Walk) -> Callable[[], tuple[int, int]]:
+def _progress(walker: _Walker, walk: Walk, at: int) -> Callable[[], tuple[int, int]]:
     """Return what tells how far `walk`, which has just been handed over, is in its process."""
     number, scan = walker.number, walk.scan
 
@@ -351,6 +375,6 @@ def _progress(walker: _Walker, walk: Walk) -> Callable[[], tuple[int, int]]:
         page = walker.progress
         if page is None or page[PROGRESS_NUMBER_SLOT] != number:
             return scan.positions, scan.count
-        return page[PROGRESS_POSITIONS_SLOT], page[PROGRESS_ROWS_SLOT]
+        return page[PROGRESS_POSITIONS_SLOT], page[PROGRESS_ROWS_SLOT + at]
 
     return progress

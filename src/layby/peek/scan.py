@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import logging
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Final
 
@@ -24,12 +24,13 @@ from layby.errors import InternalError, SqlError
 from layby.expr.finishing import Finishing, thin
 from layby.expr.mfp import Mfp, MfpKernel
 from layby.memory.arena import Arena
-from layby.peek.fuel import Fuel
+from layby.peek.fuel import Fuel, UnboundedFuel
 from layby.peek.groups import Groups
+from layby.peek.visited import VisitedSlice, visited
 from layby.trace.batch import Batch
 from layby.trace.bundle import Snapshot
 from layby.trace.constraints import Constraints
-from layby.trace.cursor import Cursor, Visit
+from layby.trace.cursor import Cursor
 from layby.types.column import Column, concat
 from layby.types.ordering import sort_indices
 
@@ -99,6 +100,10 @@ class PhaseTimes:
     collection: float = 0.0
 
 
+_FREE: Final = UnboundedFuel()
+"""What the scans of a shared walk are charged to: the walk's fuel is spent once for all."""
+
+
 @dataclass(slots=True)
 class _Found:
     """Rows found so far: chunks of output columns."""
@@ -147,6 +152,7 @@ class PeekScan:
         self._taken_bytes = 0
         """The rows that `take_found` has handed over."""
         self._raised: list[SqlError] = []
+        self._broken: Exception | None = None
         self._kernel: MfpKernel | None = None
         finishing = spec.finishing
         self._wanted: int | None = None
@@ -230,9 +236,8 @@ class PeekScan:
             else:
                 if not self._charge(fuel, visit.positions):
                     return
-                for batch, start, stop in visit.slices:
-                    chosen = self._visible(batch, start, stop)
-                    groups.add(*_cut(batch, start, stop, chosen, range(len(batch.columns))), None)
+                for part in visited(visit):
+                    groups.add(*part.cut(self._visible(part), range(len(part.batch.columns))), None)
                 rows = groups.take(held_back=visit.open)
             if rows is not None:
                 sqlstate, message = (column.value(0) for column in rows.columns)
@@ -244,34 +249,84 @@ class PeekScan:
                 return
 
     def _step_rows(self, fuel: Fuel) -> None:
-        cursor = self._rows
         if self._ends_early and not self._wanted:
             self._complete()
             return
-        while fuel.remaining > 0:
-            visit = cursor.advance(self._next_fuel(fuel, self._next_chunk))
+        while fuel.remaining > 0 and self._outcome is None:
+            visit = self._rows.advance(self._next_fuel(fuel, self._next_chunk))
             if visit is None:
-                if self._groups is not None:
-                    self._emit(self._groups.flush())
-                if self._outcome is None:
-                    self._complete()
+                self._end_rows()
                 return
             if not self._charge(fuel, visit.positions):
                 return
-            if visit.slices:
-                if self._groups is None:
-                    self._take_plain(visit)
-                else:
-                    self._take_summed(visit)
-            if self._outcome is not None:
-                return
-            if self._ends_early:
+            self._take(visited(visit), open_=visit.open)
+            if self._outcome is None and self._ends_early:
                 if self._wanted is not None and self.count >= self._wanted:
                     self._complete()
                     return
                 self._next_chunk = min(CHUNK, 2 * self._next_chunk)
-            if self.batch_bytes is not None and self._found.nbytes > self.batch_bytes:
+            if self._is_full:
                 return
+
+    def latched(self) -> ScanOutcome:
+        """Return what the steps so far have come to; raises what a step of a shared walk raised."""
+        if self._broken is not None:
+            raise self._broken
+        return SUSPENDED if self._outcome is None else self._outcome
+
+    @property
+    def _is_full(self) -> bool:
+        return self.batch_bytes is not None and self._found.nbytes > self.batch_bytes
+
+    def _take(self, slices: Sequence[VisitedSlice], *, open_: bool) -> None:
+        """Take what a visit brought; `open_` says that the last row's group may go on beyond it."""
+        if slices:
+            if self._groups is None:
+                self._take_plain(slices)
+            else:
+                self._take_summed(slices, open_=open_)
+
+    def _end_rows(self) -> None:
+        """There is nothing left to visit."""
+        if self._groups is not None:
+            self._emit(self._groups.flush())
+        if self._outcome is None:
+            self._complete()
+
+    # Shared walks: several scans that stand at one place of one snapshot take the same visits.
+
+    def shares_walk_with(self, other: PeekScan) -> bool:
+        """Return whether both are full walks, of the same batches, from the same place, in one direction."""
+        return (
+            self.spec.constraints is None
+            and other.spec.constraints is None
+            and self.spec.reverse is other.spec.reverse
+            and not self._ends_early
+            and not other._ends_early
+            and not self._errors_left
+            and not other._errors_left
+            and self._outcome is None
+            and other._outcome is None
+            and len(self.snapshot.oks) == len(other.snapshot.oks)
+            and all(a is b for a, b in zip(self.snapshot.oks, other.snapshot.oks, strict=True))
+            and self._rows.place == other._rows.place
+        )
+
+    def _passes_nothing(self, slices: Sequence[VisitedSlice]) -> bool:
+        """Return whether the least and greatest values of the slices show that no row passes.
+
+        They are found once for all scans that share the walk, which is why it pays. A group that is held
+        back stays so: what is skipped has nothing to do with it, or would have added nothing.
+        """
+        bounds = self._mfp_kernel().bounds
+        if bounds is None:
+            return False
+        column, low, high = bounds
+        for part in slices:
+            least, greatest = part.range_of(column)
+            if low <= greatest and high >= least:
+                return False
+        return True
 
     def _next_fuel(self, fuel: Fuel, most: int) -> int:
         """Return what the next visit may cost: up to the position limit, then the one that passes it."""
@@ -289,30 +344,31 @@ class PeekScan:
             return False
         return True
 
-    def _take_plain(self, visit: Visit) -> None:
+    def _take_plain(self, slices: Sequence[VisitedSlice]) -> None:
         """Take rows of batches in which every update is one insertion: nothing has to be summed."""
         kernel = self._mfp_kernel()
         mfp = self.spec.mfp
-        merge = self.spec.ordered and len(visit.slices) > 1
-        key = range(len(visit.slices[0][0].layout.key))
+        merge = self.spec.ordered and len(slices) > 1
+        ordering = slices[0].batch.layout.key
+        key = range(len(ordering))
         wanted = mfp.output_columns | set(key) if merge else mfp.output_columns
         parts: list[tuple[list[Column], int]] = []
-        for batch, start, stop in visit.slices:
-            chosen, error = self._filter(batch, start, stop)
+        for part in slices:
+            chosen, error = self._filter(part)
             if error is not None:
                 self._fail(error[1][int(next(c for c in error[0] if c)) - 1])
                 return
             if chosen is None or len(chosen):
-                columns, _, count = _cut(batch, start, stop, chosen, wanted)
+                columns, _, count = part.cut(chosen, wanted)
                 parts.append((columns, count))
         if not parts:
             return
         columns, count = parts[0]
         if len(parts) > 1:
             count = sum(n for _, n in parts)
-            columns = _concat([c for c, _ in parts])
+            columns = _concat([c for c, _ in parts], wanted)
             if merge:
-                order = sort_indices([columns[i] for i in key], visit.slices[0][0].layout.key)
+                order = sort_indices([columns[i] for i in key], ordering)
                 if self.spec.reverse:
                     order = order[::-1]
                 columns = [c if c is None else c.take(order) for c in columns]
@@ -321,21 +377,21 @@ class PeekScan:
             columns = [c if c is None else c.take(order) for c in columns]
         self._project(kernel, columns, count)
 
-    def _take_summed(self, visit: Visit) -> None:
+    def _take_summed(self, slices: Sequence[VisitedSlice], *, open_: bool) -> None:
         """Take rows whose multiplicities have to be summed over batches and times."""
         groups = self._groups
         if groups is None:
             return
-        for batch, start, stop in visit.slices:
-            chosen, error = self._filter(batch, start, stop)
+        for part in slices:
+            chosen, error = self._filter(part)
             if chosen is not None and not len(chosen):
                 continue
             codes = None
             if error is not None:
                 codes = np.where(error[0] > 0, error[0] + len(self._raised), 0)
                 self._raised.extend(error[1])
-            groups.add(*_cut(batch, start, stop, chosen, range(len(batch.columns))), codes)
-        self._emit(groups.take(held_back=visit.open))
+            groups.add(*part.cut(chosen, range(len(part.batch.columns))), codes)
+        self._emit(groups.take(held_back=open_))
 
     def _emit(self, rows: Groups.Rows | None) -> None:
         """Take whole groups: equal rows with their sum, none of them zero."""
@@ -365,24 +421,27 @@ class PeekScan:
         self._project(self._mfp_kernel(), columns, count)
 
     def _filter(
-        self, batch: Batch, start: int, stop: int
+        self, part: VisitedSlice
     ) -> tuple[NDArray[Any] | None, tuple[NDArray[Any], list[SqlError]] | None]:
-        """Return the positions (from `start`; None: all) that are visible and pass, and their errors."""
-        visible = self._visible(batch, start, stop)
-        mfp = self.spec.mfp
-        if not mfp.predicates or (visible is not None and not len(visible)):
+        """Return the positions (from its start; None: all) that are visible and pass, and their errors."""
+        visible = self._visible(part)
+        if not self.spec.mfp.predicates or (visible is not None and not len(visible)):
             return visible, None
-        columns, _, count = _cut(batch, start, stop, visible, mfp.filter_columns)
-        passed, errors = self._mfp_kernel().filter(columns, count)
+        kernel = self._mfp_kernel()
+        if visible is None:
+            columns, count = part.columns(kernel.filter_columns), part.stop - part.start
+        else:
+            columns, _, count = part.cut(visible, kernel.filter_columns)
+        passed, errors = kernel.filter(columns, count)
         chosen = visible if passed is None else passed if visible is None else visible[passed]
         return chosen, None if errors is None else (errors.codes, errors.errors)
 
-    def _visible(self, batch: Batch, start: int, stop: int) -> NDArray[Any] | None:
-        """Return the positions (from `start`) not later than the peek's time, None for all."""
-        if batch.max_time <= self.spec.timestamp:
+    def _visible(self, part: VisitedSlice) -> NDArray[Any] | None:
+        """Return the positions (from its start) not later than the peek's time, None for all."""
+        if part.batch.max_time <= self.spec.timestamp:
             return None
-        visible = np.flatnonzero(batch.times[start:stop] <= self.spec.timestamp)
-        return None if len(visible) == stop - start else visible
+        visible = np.flatnonzero(part.batch.times[part.start : part.stop] <= self.spec.timestamp)
+        return None if len(visible) == part.stop - part.start else visible
 
     def _project(self, kernel: MfpKernel, columns: Sequence[Column], count: int) -> None:
         outputs, error = kernel.project(columns, count)
@@ -449,26 +508,43 @@ class PeekScan:
         return self._kernel
 
 
-def _cut(
-    batch: Batch,
-    start: int,
-    stop: int,
-    chosen: NDArray[Any] | None,
-    wanted: Sequence[int] | frozenset[int] | set[int],
-) -> tuple[list[Any], NDArray[Any], int]:
-    """Return the wanted columns (others None) and the diffs of the chosen positions, and how many."""
-    columns: list[Any] = [None] * len(batch.columns)
+def step_together(scans: Sequence[PeekScan], fuel: Fuel) -> None:
+    """Visit positions for scans that share their walk, until the fuel is spent, all of them have their
+    outcome, or one holds a full batch; each is charged what was visited.
+
+    The cursor of the first moves, and all have it afterwards, so those that are left can go on together. A
+    scan that raises costs itself alone (`latched` raises it).
+    """
+    clock, cursor = scans[0]._clock, scans[0]._rows
+    start = clock()
+    left = [scan for scan in scans if scan._outcome is None]
+    while fuel.remaining > 0 and left:
+        visit = cursor.advance(min(scan._next_fuel(fuel, CHUNK) for scan in left))
+        slices = [] if visit is None else visited(visit)
+        if visit is not None:
+            fuel.charge(visit.positions)
+        for scan in left:
+            try:
+                if visit is None:
+                    scan._end_rows()
+                elif scan._charge(_FREE, visit.positions) and not scan._passes_nothing(slices):
+                    scan._take(slices, open_=visit.open)
+            except Exception as error:  # noqa: BLE001 - raised again by `latched`
+                scan._broken = error
+        left = [scan for scan in left if scan._outcome is None and scan._broken is None]
+        if any(scan._is_full for scan in left):
+            break
+    spent = (clock() - start) / len(scans)
+    for scan in scans:
+        scan._rows = cursor
+        scan.times.rows += spent
+
+
+def _concat(parts: list[list[Any]], wanted: Collection[int]) -> list[Any]:
+    joined: list[Any] = [None] * len(parts[0])
     for i in wanted:
-        part = batch.columns[i].slice(start, stop)
-        columns[i] = part if chosen is None else part.take(chosen)
-    diffs = batch.diffs[start:stop]
-    if chosen is None:
-        return columns, diffs, stop - start
-    return columns, diffs[chosen], len(chosen)
-
-
-def _concat(parts: list[list[Any]]) -> list[Any]:
-    return [None if part[0] is None else concat(part) for part in zip(*parts, strict=True)]
+        joined[i] = concat([part[i] for part in parts])
+    return joined
 
 
 def _joined(chunks: list[tuple[Column, ...]]) -> tuple[Column, ...]:

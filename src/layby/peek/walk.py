@@ -92,25 +92,49 @@ class Walk:
         if on_cancel is not None:
             on_cancel()
 
+    @property
+    def walks(self) -> tuple[Walk, ...]:
+        """Itself: the walks that end with it."""
+        return (self,)
+
     def step(self) -> bool:
         """Visit one granularity; True when there is nothing left to do. Never raises."""
-        upload = self._upload
-        if self._stopped():
-            if upload is not None:
-                upload.discard()
+        if self.given_up():
             return True
+        limits = self._limits()
+        self.prepare(limits)
+        return self.settle(lambda: self.scan.step(Fuel(limits.yield_granularity)))
+
+    def given_up(self) -> bool:
+        """Return whether the walk has been cancelled, and if so leave nothing behind."""
+        if not self._stopped():
+            return False
+        if self._upload is not None:
+            self._upload.discard()
+        return True
+
+    def prepare(self, limits: WalkLimits) -> None:
+        """Put the limits in force for the scan's next step."""
+        scan, upload = self.scan, self._upload
+        scan.max_result_size = limits.max_result_size
+        scan.position_limit = limits.row_iteration_limit
+        if upload is not None:
+            limit = limits.stash_threshold if limits.stash_threshold >= 0 else None
+            if upload.opened:
+                limit = PART_BYTES if limit is None else min(limit, PART_BYTES)
+            scan.batch_bytes = limit
+
+    def settle(self, step: Callable[[], ScanOutcome]) -> bool:
+        """Step the scan and do what its outcome asks; True where the walk is over. Never raises."""
+        upload = self._upload
         try:
-            limits = self._limits()
-            self.scan.max_result_size = limits.max_result_size
-            self.scan.position_limit = limits.row_iteration_limit
-            if upload is None:
-                outcome = self.scan.step(Fuel(limits.yield_granularity))
-                if isinstance(outcome, Complete):
-                    self.response = build_answer(self.scan, outcome, self.encoder, self._clock)
-            else:
-                outcome = self._step_to_stash(upload, limits)
+            outcome = step()
             if isinstance(outcome, ScanFailed):
                 self.response = Failed(outcome.error)
+            elif upload is not None:
+                self._hand_to_stash(upload, outcome)
+            elif isinstance(outcome, Complete):
+                self.response = build_answer(self.scan, outcome, self.encoder, self._clock)
         except Exception as error:  # noqa: BLE001 - a bug in a walk must cost one peek, not the pool
             self.raised = True
             self.response = raised_response(self.scan, error)
@@ -123,15 +147,10 @@ class Walk:
     def _stopped(self) -> bool:
         return self.cancelled or (self._is_cancelled is not None and self._is_cancelled())
 
-    def _step_to_stash(self, upload: Upload, limits: WalkLimits) -> ScanOutcome:
-        """Step the scan and hand over what it holds, where that is enough or the end."""
+    def _hand_to_stash(self, upload: Upload, outcome: ScanOutcome) -> None:
+        """Hand over what the scan holds, where that is enough or the end."""
         scan = self.scan
-        limit = limits.stash_threshold if limits.stash_threshold >= 0 else None
-        if upload.opened:
-            limit = PART_BYTES if limit is None else min(limit, PART_BYTES)
-        scan.batch_bytes = limit
-        outcome = scan.step(Fuel(limits.yield_granularity))
-        full = limit is not None and scan.nbytes > limit
+        full = scan.batch_bytes is not None and scan.nbytes > scan.batch_bytes
         if isinstance(outcome, Complete):
             if full or upload.opened:
                 self._end_in_stash(upload, outcome, full=full)
@@ -140,9 +159,9 @@ class Walk:
         elif isinstance(outcome, Suspended) and full:
             found = scan.take_found()
             if isinstance(found, ScanFailed):
-                return found
-            self._write(upload, *self._cut(found))
-        return outcome
+                self.response = Failed(found.error)
+            else:
+                self._write(upload, *self._cut(found))
 
     def _end_in_stash(self, upload: Upload, found: Complete, *, full: bool) -> None:
         """Answer with the parts written and the rows found last, written too where they are many."""

@@ -9,6 +9,7 @@ from __future__ import annotations
 import contextlib
 import gc
 import os
+from collections.abc import Callable
 from dataclasses import replace
 from typing import Final, NamedTuple
 
@@ -22,6 +23,7 @@ from layby.memory.control_page import ControlPage
 from layby.memory.shared_arena import SharedArena
 from layby.peek.answer import PeekResponse, RowEncoder, Rows, Stashed
 from layby.peek.scan import PeekScan, PhaseTimes
+from layby.peek.shared_walk import SharedWalk
 from layby.peek.upload import StashTarget
 from layby.peek.walk import Walk, WalkLimits, raised_response
 from layby.trace.batch import Batch
@@ -31,12 +33,14 @@ RESULT_SIZE_SLOT: Final = 1
 POSITION_LIMIT_SLOT: Final = 2
 STASH_THRESHOLD_SLOT: Final = 3
 FIRST_WALKER_SLOT: Final = 8
-"""Where walker 0 reads the number of the walk that it shall cancel; the others follow."""
+"""Where walker 0 reads which of its walks are cancelled, a bit each; the others follow. The server clears it
+before it hands a request over."""
 
 PROGRESS_NUMBER_SLOT: Final = 0
 PROGRESS_POSITIONS_SLOT: Final = 1
 PROGRESS_ROWS_SLOT: Final = 2
-"""Of the page that a walk process writes: which walk it is at, and its positions and rows so far."""
+"""Of the page that a walk process writes: which request it is at, the positions so far, and from the last
+slot on the rows of each walk."""
 
 _INLINE_ANSWER: Final = 32_768
 """Bytes up to which an answer travels in the message itself."""
@@ -56,19 +60,27 @@ class Ready(NamedTuple):
     page: ControlPage
 
 
-class WalkRequest(NamedTuple):
-    """A scan to be walked to its end; None keeps the channel's housekeeping going."""
+class WalkPart(NamedTuple):
+    """A scan to be walked to its end."""
 
-    number: int
     scan: PeekScan
     encoder: RowEncoder | None
     stash: StashTarget | None
 
 
-class WalkEnded(NamedTuple):
-    """What a walk came to; `response` is None where it was cancelled."""
+class WalkRequest(NamedTuple):
+    """Scans to be walked to their end, together where they are several.
+
+    None in place of a request keeps the channel's housekeeping going.
+    """
 
     number: int
+    parts: tuple[WalkPart, ...]
+
+
+class WalkResult(NamedTuple):
+    """What a walk came to; `response` is None where it was cancelled."""
+
     response: PeekResponse | None
     wire: tuple[NDArray[np.uint8], NDArray[np.int64]] | None
     """A large encoded answer, or the rest of a stashed one, in a segment: its bytes, and where each row ends.
@@ -77,6 +89,13 @@ class WalkEnded(NamedTuple):
     positions: int
     found: int
     times: PhaseTimes
+
+
+class WalkEnded(NamedTuple):
+    """The results of a request's walks."""
+
+    number: int
+    results: tuple[WalkResult, ...]
 
 
 def run(channel: Channel) -> None:
@@ -99,33 +118,35 @@ def run(channel: Channel) -> None:
         request: WalkRequest | None = channel.receive()
         if request is None:
             continue
-        number = request.number
-
-        def is_cancelled(number: int = number) -> bool:
-            return page[setup.slot] == number
-
-        walk = Walk(request.scan, request.encoder, limits, is_cancelled, stash=request.stash)
+        walks = [
+            Walk(part.scan, part.encoder, limits, _canceller(page, setup.slot, bit), stash=part.stash)
+            for bit, part in enumerate(request.parts)
+        ]
+        work = walks[0] if len(walks) == 1 else SharedWalk(walks, limits)
         progress[PROGRESS_NUMBER_SLOT] = 0
-        scan = walk.scan
-        while not walk.step():
-            progress[PROGRESS_POSITIONS_SLOT], progress[PROGRESS_ROWS_SLOT] = scan.positions, scan.count
-            progress[PROGRESS_NUMBER_SLOT] = number
+        while not work.step():
+            progress[PROGRESS_POSITIONS_SLOT] = max(walk.scan.positions for walk in walks)
+            for at, walk in enumerate(walks, PROGRESS_ROWS_SLOT):
+                progress[at] = walk.scan.count
+            progress[PROGRESS_NUMBER_SLOT] = request.number
         try:
-            channel.send(_ended(number, walk, arena))
+            channel.send(WalkEnded(request.number, tuple(_result(walk, arena) for walk in walks)))
         except ChannelClosedError:
             raise
-        except Exception as error:  # noqa: BLE001 - no memory for the answer, say: that costs one peek
-            failed = raised_response(scan, error)
-            channel.send(WalkEnded(number, failed, None, True, scan.positions, scan.count, scan.times))
-            del failed
+        except Exception as error:  # noqa: BLE001 - no memory for the answers, say: that costs their peeks
+            channel.send(WalkEnded(request.number, tuple(_unsendable(walk, error) for walk in walks)))
         # Let go of the batches before waiting: this process must not be the last to hold them, nor the
         # server of an answer's memory until this process sends the next.
-        del request, walk, scan
+        del request, walks, work
         if channel.owes_notice:
             channel.send(None)
 
 
-def _ended(number: int, walk: Walk, arena: SharedArena) -> WalkEnded:
+def _canceller(page: ControlPage, slot: int, bit: int) -> Callable[[], bool]:
+    return lambda: bool(page[slot] >> bit & 1)
+
+
+def _result(walk: Walk, arena: SharedArena) -> WalkResult:
     """Return what a walk came to, its answer placed where the server can read it."""
     scan, response, wire = walk.scan, walk.response, None
     if isinstance(response, Rows):
@@ -133,7 +154,12 @@ def _ended(number: int, walk: Walk, arena: SharedArena) -> WalkEnded:
     elif isinstance(response, Stashed):
         rest, wire = _placed(response.rest, arena)
         response = replace(response, rest=rest)
-    return WalkEnded(number, response, wire, walk.raised, scan.positions, scan.count, scan.times)
+    return WalkResult(response, wire, walk.raised, scan.positions, scan.count, scan.times)
+
+
+def _unsendable(walk: Walk, error: Exception) -> WalkResult:
+    scan = walk.scan
+    return WalkResult(raised_response(scan, error), None, True, scan.positions, scan.count, scan.times)
 
 
 def _placed(

@@ -82,6 +82,12 @@ class Cursor:
             self._lo, self._hi = [], []
             self._left = 0
 
+    @property
+    def place(self) -> tuple[int, tuple[int, ...], tuple[int, ...]]:
+        """Where the cursor stands: two of the same batches, constraints and direction that stand at one place
+        go on alike."""
+        return self._turn, tuple(self._lo), tuple(self._hi)
+
     def advance(self, fuel: int) -> Visit | None:
         """Visit at most `fuel` (at least 1) positions; None when there are no more.
 

@@ -1,0 +1,39 @@
+"""Shared walks: full walks of one index that wait together go in one pass over it.
+
+Each chunk is visited and cut once, and every walk evaluates its own filter on it while it lies in the cache.
+Each keeps its own finishing, cancellation, limits and accounting; the pass holds one permit.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Final
+
+from layby.peek.fuel import Fuel
+from layby.peek.scan import step_together
+from layby.peek.walk import Walk, WalkLimits
+
+MOST_TOGETHER: Final = 60
+"""Walks that go together at most: where they run, each has a bit of a word for its cancellation."""
+
+
+class SharedWalk:
+    """Steps several walks together, whose scans share their walk (`PeekScan.shares_walk_with`)."""
+
+    def __init__(self, walks: Sequence[Walk], limits: Callable[[], WalkLimits]) -> None:
+        self.walks = tuple(walks)
+        """All of them, in the order of their coming, those that are over included."""
+        self._live = list(walks)
+        self._limits = limits
+
+    def step(self) -> bool:
+        """Visit one granularity; True when all walks are over. Never raises."""
+        live = [walk for walk in self._live if not walk.given_up()]
+        if live:
+            limits = self._limits()
+            for walk in live:
+                walk.prepare(limits)
+            step_together([walk.scan for walk in live], Fuel(limits.yield_granularity))
+            live = [walk for walk in live if not walk.settle(walk.scan.latched)]
+        self._live = live
+        return not live

@@ -1,0 +1,257 @@
+"""Shared walks: which walks go together, and that each keeps its answer, its end and its accounting."""
+
+from __future__ import annotations
+
+from collections import Counter
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from layby.expr.function import overloads
+from layby.expr.scalar import Call, ColumnRef, Expr, Literal
+from layby.peek.pending import PeekState
+from layby.peek.scan import CHUNK
+from layby.peek.shared_walk import SharedWalk
+from layby.trace.bundle import TraceBundle
+from layby.types.ordering import DESCENDING
+from layby.types.scalar import BIGINT
+from tests.peek.harness import (
+    INDEX,
+    PAIR,
+    Harness,
+    Row,
+    append,
+    append_error,
+    bundle_of,
+    error_of,
+    finishing,
+    keys,
+    pairs,
+    rows_of,
+    spec,
+)
+
+HUNDRED = tuple((k, k % 7) for k in range(100))
+K, V = ColumnRef(0, BIGINT), ColumnRef(1, BIGINT)
+
+
+def call(name: str, *args: Expr) -> Call:
+    types = tuple(a.type for a in args)
+    return Call(next(f for f in overloads(name) if f.args == types), args)
+
+
+def number(value: int) -> Literal:
+    return Literal(value, BIGINT)
+
+
+def equal(value: int) -> Expr:
+    return call("=", V, number(value))
+
+
+def sharing(bundle: TraceBundle | None = None) -> Harness:
+    """Return a harness whose only permit is taken by a walk that shares nothing, so that others wait."""
+    bundle = bundle or bundle_of(pairs(*HUNDRED))
+    harness = Harness(bundle, inline_budget=10, granularity=20, shared="on")
+    blocker, _ = harness.peek(spec(constraints=keys(*range(60))))
+    assert blocker.state is PeekState.WALKING
+    return harness
+
+
+def test_walks_that_wait_on_one_index_go_in_one_pass_with_one_permit() -> None:
+    harness = sharing()
+    waiting = [harness.peek(spec(predicates=[equal(v)]))[0] for v in range(5)]
+    assert harness.metrics.permits_queued == 5
+    while not harness.pool.step():
+        pass
+    assert [p.state for p in waiting] == [PeekState.WALKING] * 5
+    assert (harness.metrics.permits_in_use, harness.metrics.permits_queued) == (1, 0)
+    work = harness.pool.walks[0][0]
+    assert isinstance(work, SharedWalk)
+    harness.settle()
+    for value, peek in enumerate(waiting):
+        assert rows_of(harness.answers[peek]) == [row for row in HUNDRED if row[1] == value]
+    assert harness.metrics.shared_walks == 5
+    assert harness.metrics.permits_granted == 2
+    assert harness.metrics.permits_in_use == 0
+    assert harness.metrics.pinned_bytes == 0
+
+
+def test_each_walk_is_accounted_for_as_if_it_had_gone_alone() -> None:
+    harness = sharing()
+    for value in range(3):
+        harness.peek(spec(predicates=[equal(value)]))
+    harness.settle()
+    metrics = harness.metrics
+    assert metrics.walks_offloaded == 4
+    assert metrics.row_iteration_rows.count == 4
+    assert metrics.row_iteration_rows.sum == 60 + 3 * 100
+    assert metrics.permit_wait_seconds.count == 4
+    assert metrics.offload_seconds.count == 4
+
+
+def test_each_walk_keeps_its_own_finishing_and_time() -> None:
+    bundle = bundle_of(pairs(*HUNDRED), pairs((200, 3), time=2))
+    harness = sharing(bundle)
+    first, _ = harness.peek(spec(finish=finishing(2, [(0, DESCENDING)], limit=2)))
+    early, _ = harness.peek(spec(1, predicates=[equal(3)], outputs=[K]))
+    harness.settle()
+    assert rows_of(harness.answers[first]) == [(200, 3), (99, 1)]
+    assert rows_of(harness.answers[early]) == [(k,) for k, v in HUNDRED if v == 3]
+    assert harness.metrics.shared_walks == 2
+
+
+def test_with_the_parameter_off_every_walk_goes_alone() -> None:
+    harness = sharing()
+    harness.parameters.set("enable_compute_index_peek_shared_walks", "off")
+    waiting = [harness.peek(spec(predicates=[equal(v)]))[0] for v in range(3)]
+    harness.settle()
+    assert harness.metrics.shared_walks == 0
+    assert harness.metrics.permits_granted == 4
+    assert [len(rows_of(harness.answers[p])) for p in waiting] == [15, 15, 14]
+
+
+def test_walks_that_may_end_early_seek_or_go_the_other_way_are_not_shared() -> None:
+    harness = sharing()
+    alone = [
+        harness.peek(spec(finish=finishing(2, limit=50)))[0],
+        harness.peek(spec(constraints=keys(*range(30, 90))))[0],
+        harness.peek(spec(reverse=True, ordered=True, finish=finishing(2, [(0, DESCENDING)])))[0],
+        harness.peek()[0],
+    ]
+    harness.settle()
+    assert [len(rows_of(harness.answers[p])) for p in alone] == [50, 60, 100, 100]
+    assert harness.metrics.shared_walks == 0
+
+
+def test_walks_of_different_snapshots_are_not_shared() -> None:
+    bundle = bundle_of(pairs(*HUNDRED))
+    harness = sharing(bundle)
+    before, _ = harness.peek(spec(5))
+    append(bundle, pairs((500, 1), time=6), 7)
+    harness.state.publish({INDEX: bundle.snapshot()}, harness.state.upper)
+    after, _ = harness.peek(spec(6))
+    harness.settle()
+    assert len(rows_of(harness.answers[before])) == 100
+    assert len(rows_of(harness.answers[after])) == 101
+    assert harness.metrics.shared_walks == 0
+
+
+@pytest.mark.parametrize("gone", [0, 1, 2])
+def test_a_walk_cancelled_in_a_pass_stops_and_the_others_go_on(gone: int) -> None:
+    harness = sharing()
+    waiting = [harness.peek(spec(predicates=[equal(v)]))[0] for v in range(3)]
+    while not harness.pool.step():
+        pass
+    work = harness.pool.walks[0][0]
+    harness.pool.step()
+    stopped_at = work.walks[gone].scan.positions
+    harness.worker.cancel(waiting[gone])
+    assert error_of(harness.answers[waiting[gone]])[0] == "57014"
+    harness.settle()
+    assert work.walks[gone].scan.positions == stopped_at
+    for at, peek in enumerate(waiting):
+        if at != gone:
+            assert rows_of(harness.answers[peek]) == [row for row in HUNDRED if row[1] == at]
+    assert harness.metrics.permits_in_use == 0
+    assert harness.metrics.pinned_bytes == 0
+
+
+def test_a_pass_whose_walks_are_all_cancelled_ends_within_one_granularity() -> None:
+    harness = sharing()
+    waiting = [harness.peek(spec(predicates=[equal(v)]))[0] for v in range(3)]
+    while not harness.pool.step():
+        pass
+    for peek in waiting:
+        harness.worker.cancel(peek)
+    assert harness.pool.step()
+    assert harness.metrics.permits_in_use == 0
+
+
+def test_an_error_of_one_walk_is_its_own() -> None:
+    harness = sharing()
+    broken, _ = harness.peek(spec(predicates=[call("=", call("/", number(1), call("-", K, number(50))), V)]))
+    fine, _ = harness.peek(spec(predicates=[equal(1)]))
+    harness.settle()
+    assert error_of(harness.answers[broken])[0] == "22012"
+    assert len(rows_of(harness.answers[fine])) == 15
+
+
+def test_a_scan_that_raises_in_a_pass_costs_itself_alone() -> None:
+    harness = sharing()
+    broken, _ = harness.peek(spec(predicates=[equal(1)]))
+    fine, _ = harness.peek(spec(predicates=[equal(2)]))
+    while not harness.pool.step():
+        pass
+    work = harness.pool.walks[0][0]
+
+    def burst(*_: object, **__: object) -> None:
+        raise ZeroDivisionError("boom")
+
+    work.walks[0].scan._take = burst  # type: ignore[method-assign]
+    harness.settle()
+    assert error_of(harness.answers[broken])[0] == "XX000"
+    assert len(rows_of(harness.answers[fine])) == 14
+    assert harness.metrics.permits_in_use == 0
+
+
+def test_a_walk_still_in_its_error_phase_goes_alone() -> None:
+    bundle = bundle_of(pairs(*HUNDRED))
+    for time in range(2, 30):
+        append_error(bundle, f"error {time // 2}", time, 1 if time % 2 == 0 else -1, time + 1)
+    harness = sharing(bundle)
+    waiting = [harness.peek(spec(predicates=[equal(v)]))[0] for v in range(2)]
+    harness.settle()
+    assert harness.metrics.shared_walks == 0
+    assert [len(rows_of(harness.answers[p])) for p in waiting] == [15, 15]
+
+
+def test_chunks_that_cannot_pass_are_skipped_without_losing_what_is_held_back() -> None:
+    # The sums go over a cut between chunks of which the second cannot pass the filter.
+    rows = [(k, 5 if k <= CHUNK else 1) for k in range(3 * CHUNK)]
+    bundle = bundle_of(pairs(*rows), pairs((CHUNK, 5), time=2, diff=-1))
+    harness = Harness(bundle, inline_budget=CHUNK, granularity=10 * CHUNK, shared="on")
+    harness.peek(spec(constraints=keys(*range(2 * CHUNK))))
+    waiting = [harness.peek(spec(predicates=[equal(5), call(">=", K, number(low))]))[0] for low in (0, 9)]
+    harness.settle()
+    assert harness.metrics.shared_walks == 2
+    assert [len(rows_of(harness.answers[p])) for p in waiting] == [CHUNK, CHUNK - 9]
+
+
+@settings(max_examples=150, deadline=None)
+@given(
+    updates=st.lists(
+        st.tuples(st.integers(0, 8), st.integers(-2, 2), st.integers(0, 3), st.integers(1, 2)), max_size=40
+    ),
+    filters=st.lists(
+        st.tuples(st.sampled_from(["=", "<", "<=", ">", ">="]), st.integers(-3, 3)), min_size=2, max_size=5
+    ),
+    budget=st.integers(1, 5),
+    granularity=st.sampled_from([1, 2, 7, 1_000]),
+    shared=st.booleans(),
+)
+def test_shared_or_not_the_answers_are_those_of_a_naive_model(
+    updates: list[tuple[int, int, int, int]],
+    filters: list[tuple[str, int]],
+    budget: int,
+    granularity: int,
+    shared: bool,
+) -> None:
+    bundle = TraceBundle(PAIR, upper=0)
+    counts: Counter[Row] = Counter()
+    for time in range(4):
+        append(bundle, [((k, v), time, n) for k, v, t, n in updates if t == time], time + 1)
+    for k, v, _, n in updates:
+        counts[k, v] += n
+    switch = "on" if shared else "off"
+    harness = Harness(bundle, inline_budget=budget, granularity=granularity, shared=switch)
+    compare = {"=": int.__eq__, "<": int.__lt__, "<=": int.__le__, ">": int.__gt__, ">=": int.__ge__}
+    asked = []
+    for name, value in filters:
+        peek, response = harness.peek(spec(predicates=[call(name, V, number(value))]))
+        asked.append((peek, response, name, value))
+    harness.settle()
+    for peek, response, name, value in asked:
+        expected = sorted(r for r in counts.elements() if compare[name](int(r[1] or 0), value))
+        assert sorted(rows_of(response or harness.answers[peek])) == expected
+    assert harness.metrics.permits_in_use == 0
