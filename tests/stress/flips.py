@@ -58,7 +58,7 @@ def flip(server: StressedServer, random: Random, stop: threading.Event) -> int:
 def kill(server: StressedServer, random: Random, stop: threading.Event) -> int:
     """Kill a child process of the server now and then; return how often."""
     kills = 0
-    pause: Callable[[], float] = lambda: 0.5 + 2 * random.random()  # noqa: E731
+    pause: Callable[[], float] = lambda: 2 + 4 * random.random()  # noqa: E731
     while not stop.wait(pause()):
         children = server.children()
         if children:

@@ -27,7 +27,7 @@ class Owner:
         self.tables: list[TableModel] = []
 
     def step(self) -> None:
-        """Do one random thing. Raises Finding."""
+        """Do one random thing. Raises Refused, maybe within a block that has failed, and Finding."""
         chance = self._random.random()
         if not self.tables or (chance < 0.03 and len(self.tables) < _MOST_TABLES):
             self._create()

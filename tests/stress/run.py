@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import re
 import threading
 import time
@@ -11,7 +12,7 @@ from random import Random
 
 import psycopg
 
-from tests.stress.client import SLOW, Client
+from tests.stress.client import SLOW, Client, Refused
 from tests.stress.flips import flip, kill
 from tests.stress.owner import Owner
 from tests.stress.server import Census, StressedServer, eventually
@@ -30,7 +31,7 @@ _SPARE_SEGMENTS = 2
 and each process fills one at the moment."""
 
 _TROUBLE = re.compile(r"Traceback|\braised\b|ERROR|CRITICAL|did not stop|never retrieved|Exception ignored")
-_DEATHS = re.compile(r"(walk|maintenance) process \d+ ended with -9")
+_DEATHS = re.compile(r"process(es)? (\d+ )?died")
 
 
 class StressRun:
@@ -122,9 +123,13 @@ class StressRun:
             self._clients.append(client)
             owner, sharer = Owner(client, number), Sharer(client, number, self._sessions)
             self._owners.append(owner)
-            while not self._stop.is_set():
-                random.choice((owner.step, sharer.step))()
-            client.close()
+            with contextlib.closing(client):
+                while not self._stop.is_set():
+                    try:
+                        random.choice((owner.step, sharer.step))()
+                    except Refused:
+                        if client.in_block:
+                            client.run("ROLLBACK")
         except Exception:  # noqa: BLE001 - the whole of it is the finding
             self.findings.append(f"session {number}: {traceback.format_exc()}")
             self._stop.set()
@@ -182,7 +187,8 @@ class StressRun:
         def as_before() -> bool:
             now = server.census()
             return (
-                (now.processes, now.threads) == (before.processes, before.threads)
+                now.processes == before.processes
+                and now.threads <= before.threads
                 and now.descriptors["segments"] <= most
                 and all(
                     now.descriptors[kind] <= count
