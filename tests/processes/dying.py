@@ -1,0 +1,5 @@
+"""A program that ends as soon as it is started: a process that cannot live."""
+
+
+def main() -> None:
+    pass

@@ -1,0 +1,162 @@
+"""Walk processes that die, hang or cannot live: what it costs, and that nothing is left of it."""
+
+from __future__ import annotations
+
+import gc
+import os
+import signal
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from layby.errors import InternalError
+from layby.memory import segment
+from layby.memory.segment import mapped_bytes
+from tests.peek.harness import bundle_of, error_of, pairs, rows_of
+from tests.peek.pools import PoolHarness, Walks, walks_of
+from tests.peek.test_pool_conformance import HUNDRED, Long, send_endless
+
+
+@pytest.fixture
+def walks() -> Iterator[Walks]:
+    with walks_of("processes", 1, hard_stop_s=0.2) as found:
+        yield found
+
+
+@pytest.fixture
+def harness(walks: Walks) -> Iterator[PoolHarness]:
+    harness = PoolHarness(walks, bundle_of(pairs(*HUNDRED)), inline_budget=10, yield_granularity=16)
+    yield harness
+    harness.until_idle()
+
+
+def restarts(walks: Walks) -> int:
+    return walks.metrics.walk_process_restarts
+
+
+def test_a_walk_whose_process_is_killed_is_answered_and_the_next_one_runs(harness: PoolHarness) -> None:
+    walks = harness.walks
+    (killed,) = walks.processes.process_ids
+    peek = send_endless(harness)
+    queued = harness.send()
+    harness.until_walking(peek)
+    os.kill(killed, signal.SIGKILL)
+    assert error_of(harness.answer(peek)) == ("XX000", 'the process that walked "test" died')
+    assert rows_of(harness.answer(queued)) == list(HUNDRED)
+    assert restarts(walks) == 1
+    assert walks.processes.process_ids not in ([], [killed])
+    assert (harness.metrics.walks_inline, harness.metrics.walks_offloaded) == (0, 1)
+
+
+def test_a_process_killed_while_idle_costs_no_peek(harness: PoolHarness) -> None:
+    assert rows_of(harness.ask()) == list(HUNDRED)
+    (killed,) = harness.walks.processes.process_ids
+    os.kill(killed, signal.SIGKILL)
+    harness.walks.until(lambda: Path(f"/proc/{killed}").exists() is False or restarts(harness.walks))
+    assert rows_of(harness.ask()) == list(HUNDRED)
+    assert restarts(harness.walks) == 1
+
+
+def test_a_walk_handed_to_a_process_that_is_dead_already_is_taken_by_the_next(harness: PoolHarness) -> None:
+    assert rows_of(harness.ask()) == list(HUNDRED)
+    (walker,) = harness.walks.processes._walkers
+    walker.child.process.kill()
+    walker.child.process.wait()
+    # The loop has not had a turn to notice.
+    assert rows_of(harness.ask()) == list(HUNDRED)
+    assert harness.metrics.walks_offloaded == 2
+
+
+def test_a_walk_that_ignores_its_cancellation_has_its_process_killed(
+    harness: PoolHarness, caplog: pytest.LogCaptureFixture
+) -> None:
+    walks = harness.walks
+    (stopped,) = walks.processes.process_ids
+    peek = send_endless(harness)
+    harness.until_walking(peek)
+    os.kill(stopped, signal.SIGSTOP)
+    harness.worker.cancel(peek)
+    assert error_of(harness.answers[peek])[0] == "57014"
+    harness.until_idle()
+    assert rows_of(harness.ask()) == list(HUNDRED)
+    assert restarts(walks) == 1
+    assert f"walk process {stopped} did not stop within 0.2 s, killed" in caplog.text
+
+
+def test_a_walk_that_stops_in_time_keeps_its_process(harness: PoolHarness) -> None:
+    walks = harness.walks
+    before = walks.processes.process_ids
+    peek = send_endless(harness)
+    harness.until_walking(peek)
+    harness.worker.cancel(peek)
+    harness.until_idle()
+    # The hard stop of the walk that was cancelled must not hit the one after it.
+    later = send_endless(harness)
+    elapsed: list[None] = []
+    walks.loop.call_later(0.4, lambda: elapsed.append(None))
+    walks.until(lambda: elapsed)
+    assert harness.positions(later) > 0
+    harness.worker.cancel(later)
+    assert (walks.processes.process_ids, restarts(walks)) == (before, 0)
+
+
+def test_the_memory_of_an_answer_is_free_once_nobody_holds_the_answer(harness: PoolHarness) -> None:
+    def mapped() -> int:
+        gc.collect()
+        return sum(size == 3_203_072 for _, size in segment._open.values())
+
+    harness.ask(encoder=Long())
+    assert mapped() == 1
+    harness.answers.clear()
+    harness.walks.until(lambda: mapped() == 0)
+
+
+def test_the_memory_of_a_killed_walk_is_free(harness: PoolHarness) -> None:
+    gc.collect()
+    before = mapped_bytes()
+    peek = send_endless(harness)
+    harness.until_walking(peek)
+    os.kill(harness.walks.processes.process_ids[0], signal.SIGKILL)
+    harness.answer(peek)
+    harness.answers.clear()
+    del peek
+    harness.until_idle()
+    gc.collect()
+    # The pool's own segment for rows found inline is there from the first walk on.
+    assert mapped_bytes() <= before + (4 << 20) + 8_192
+
+
+def test_a_message_that_cannot_be_read_costs_the_walk_and_the_process(
+    harness: PoolHarness, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def unreadable(*_: object) -> None:
+        raise InternalError("unreadable")
+
+    monkeypatch.setattr(harness.walks.processes, "_ended", unreadable)
+    peek = harness.send()
+    assert error_of(harness.answer(peek))[0] == "XX000"
+    monkeypatch.undo()
+    assert rows_of(harness.ask()) == list(HUNDRED)
+    assert restarts(harness.walks) == 1
+
+
+def test_processes_that_cannot_live_make_the_pool_unwell_and_leave_walks_to_be_cancelled() -> None:
+    with walks_of("processes", 1, program="tests.processes.dying") as walks:
+        harness = PoolHarness(walks, bundle_of(pairs(*HUNDRED)), inline_budget=10)
+        walks.until(lambda: not walks.pool.healthy and not walks.processes.process_ids)
+        assert restarts(walks) >= 3
+        peek = harness.send()
+        harness.worker.cancel(peek)
+        harness.until_idle()
+        assert error_of(harness.answers[peek])[0] == "57014"
+
+
+def test_closing_ends_the_processes_though_one_is_stopped() -> None:
+    with walks_of("processes", 2) as walks:
+        harness = PoolHarness(walks, bundle_of(pairs(*HUNDRED)), inline_budget=10)
+        peek = send_endless(harness)
+        harness.until_walking(peek)
+        processes = walks.processes.process_ids
+        harness.worker.cancel(peek)
+    assert not any(Path(f"/proc/{pid}").exists() for pid in processes)
