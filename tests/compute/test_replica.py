@@ -159,6 +159,15 @@ def test_a_peek_pins_what_may_be_compacted_at_its_time_until_it_is_answered() ->
     assert pair.site.replica.compaction_frontier() == START + 50
 
 
+def test_what_was_allowed_once_is_not_taken_back() -> None:
+    pair = Pair().with_table()
+    for frontier in (START + 50, START + 20):
+        for collection in (1, 2):
+            pair.controller.send(AllowCompaction(collection, frontier))
+    pair.site.settle()
+    assert pair.site.replica.compaction_frontier() == START + 50
+
+
 def test_nothing_is_compacted_before_the_controller_has_allowed_it() -> None:
     pair = Pair().with_table()
     pair.controller.send(AllowCompaction(1, START))
@@ -288,7 +297,7 @@ def test_a_walk_under_way_goes_on_and_answers_the_new_connection() -> None:
     pair.controller.send(peek(1, 2, START))
     pair.site.turn()
     pair.site.pool.step()
-    [(walk, _)] = pair.site.pool.walks
+    walk = pair.site.pool.walk()
     assert isinstance(walk, Walk)
     pair.reconnect()
     pair.site.turn()
@@ -317,7 +326,7 @@ def test_a_peek_that_was_cancelled_meanwhile_ends_without_an_answer() -> None:
     pair = Pair().with_table()
     pair.controller.send(peek(1, 2, START))
     pair.site.turn()
-    [(walk, _)] = pair.site.pool.walks
+    walk = pair.site.pool.walk()
     assert isinstance(walk, Walk)
     pair.link.close()
     pair.controller.send(CancelPeek(1))
