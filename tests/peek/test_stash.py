@@ -195,11 +195,12 @@ def test_one_row_wider_than_a_part_is_a_part() -> None:
     assert [part.count for part in written.handle.parts] == [1, 1, 1]
 
 
-def test_a_step_ends_as_soon_as_a_batch_is_full() -> None:
-    scan = PeekScan(spec(), bundle_of(pairs(*((k, k) for k in range(40_000)))).snapshot(), 1 << 30)
+def test_a_step_ends_as_soon_as_a_batch_is_full(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("layby.peek.scan.CHUNK", 20)
+    scan = PeekScan(spec(), bundle_of(pairs(*HUNDRED)).snapshot(), 1 << 30)
     scan.batch_bytes = 0
-    assert isinstance(scan.step(Fuel(1_000_000)), Suspended)
-    assert scan.count == 16_384
+    assert isinstance(scan.step(Fuel(1_000)), Suspended)
+    assert scan.count == 20
 
 
 def test_a_row_that_is_there_many_times_is_stashed_as_often() -> None:
@@ -341,8 +342,30 @@ def test_a_part_is_deleted_once_it_is_read_and_not_fetched_before_it_is_asked_fo
         assert sorted(blob.objects) == keys[at + 1 :]
         blob.calls.clear()
     assert rows_of(fetch(harness, reader)) == [(k, k) for k in range(31, 35)]  # type: ignore[arg-type]
-    assert fetch(harness, reader) is None
+    closed: list[str] = []
+    reader.on_closed = lambda: closed.append("closed")
+    assert not reader.fetch(lambda piece: closed.append("brought"))
+    assert closed == []
+    assert not harness.jobs
     assert blob.calls == []
+
+
+def test_a_reader_says_once_that_it_is_done_when_its_last_rows_are_out_or_when_it_is_closed() -> None:
+    harness, _ = stashing(bundle_of(pairs(*HUNDRED[:15])))
+    for close_early in (False, True):
+        reader = open_reader(harness, stashed_of(harness.ask()))
+        closed: list[str] = []
+        reader.on_closed = lambda done=closed: done.append("closed")  # type: ignore[misc]
+        assert isinstance(fetch(harness, reader), Rows)
+        assert closed == []
+        if close_early:
+            reader.close()
+        else:
+            assert isinstance(fetch(harness, reader), Rows)
+        assert closed == ["closed"]
+        assert not reader.fetch(lambda piece: None)
+        reader.close()
+        assert closed == ["closed"]
 
 
 def test_a_reader_that_is_closed_deletes_the_rest_and_brings_nothing_more() -> None:

@@ -152,8 +152,6 @@ class StashReader:
     """
 
     def __init__(self, stash: Stash, stashed: Stashed, encoder: RowEncoder | None) -> None:
-        self.count = stashed.count
-        """The rows of the whole answer."""
         self.on_cancel: Callable[[SqlError], None] | None = None
         """Set while a statement of the client draws on the answer: ends it with an error."""
         self.on_closed: Callable[[], None] | None = None
