@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 import pickle
 from collections.abc import Callable, Sequence
+from functools import partial
 from pathlib import Path
 
 import numpy as np
@@ -355,7 +356,7 @@ def test_a_reader_says_once_that_it_is_done_when_its_last_rows_are_out_or_when_i
     for close_early in (False, True):
         reader = open_reader(harness, stashed_of(harness.ask()))
         closed: list[str] = []
-        reader.on_closed = lambda done=closed: done.append("closed")  # type: ignore[misc]
+        reader.on_closed = partial(closed.append, "closed")
         assert isinstance(fetch(harness, reader), Rows)
         assert closed == []
         if close_early:
@@ -517,6 +518,38 @@ def test_deleting_parts_logs_nothing_where_it_works(caplog: pytest.LogCaptureFix
     with caplog.at_level(logging.WARNING):
         assert read_all(harness, stashed_of(harness.ask())) == list(HUNDRED)
     assert caplog.text == ""
+
+
+def test_a_store_that_cannot_be_listed_costs_a_log_line_when_a_walk_raised(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    def encoder(columns: Sequence[Column], count: int) -> EncodedRows:
+        raise ZeroDivisionError
+
+    harness, blob = stashing()
+    blob.failing.add("list_keys")
+    peek = harness.pending(encoder=encoder)
+    harness.worker.peek(peek)
+    harness.settle()
+    with caplog.at_level(logging.WARNING):
+        harness.run_jobs()
+    assert error_of(harness.answers[peek])[0] == "XX000"
+    assert "parts of a stashed answer are left: the store failed at list_keys" in caplog.text
+
+
+def test_reading_that_raises_what_it_should_not_ends_the_answer_with_an_internal_error() -> None:
+    def encoder(columns: Sequence[Column], count: int) -> EncodedRows:
+        raise ZeroDivisionError
+
+    harness, blob = stashing()
+    error = fetch(harness, open_reader(harness, stashed_of(harness.ask()), encoder))
+    assert isinstance(error, SqlError)
+    assert (error.sqlstate, error.message) == (
+        "XX000",
+        "reading a stashed answer raised ZeroDivisionError: ",
+    )
+    harness.run_jobs()
+    assert blob.objects == {}
 
 
 @pytest.mark.parametrize(
