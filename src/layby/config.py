@@ -111,6 +111,14 @@ PARAMETERS: Final = {
             maximum=_MAX,
         ),
         Parameter(
+            "compute_index_peek_quiet_budget",
+            "int",
+            0,
+            "The positions that an index peek may visit on the serving loop while no other peek is there.",
+            minimum=0,
+            maximum=_MAX,
+        ),
+        Parameter(
             "compute_index_peek_activation_budget",
             "int",
             65_536,
@@ -186,6 +194,7 @@ class PeekParameters:
 
     offload: bool
     inline_budget: int
+    quiet_budget: int
     activation_budget: int
     yield_granularity: int
     permit_fraction: float
@@ -243,6 +252,7 @@ class SystemParameters:
         return PeekParameters(
             offload=bool(values["enable_compute_index_peek_offload"]),
             inline_budget=int(values["compute_index_peek_inline_budget"]),
+            quiet_budget=int(values["compute_index_peek_quiet_budget"]),
             activation_budget=int(values["compute_index_peek_activation_budget"]),
             yield_granularity=int(values["compute_index_peek_yield_granularity"]),
             permit_fraction=float(values["compute_index_peek_permit_fraction"]),

@@ -134,6 +134,7 @@ class Harness:
             "activation_budget": "compute_index_peek_activation_budget",
             "granularity": "compute_index_peek_yield_granularity",
             "fraction": "compute_index_peek_permit_fraction",
+            "quiet_budget": "compute_index_peek_quiet_budget",
             "max_queued": "compute_index_peek_max_queued",
             "shared": "enable_compute_index_peek_shared_walks",
             "max_result_size": "max_result_size",

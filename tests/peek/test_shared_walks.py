@@ -210,7 +210,9 @@ def test_chunks_that_cannot_pass_are_skipped_without_losing_what_is_held_back() 
     # The sums go over a cut between chunks of which the second cannot pass the filter.
     rows = [(k, 5 if k <= CHUNK else 1) for k in range(3 * CHUNK)]
     bundle = bundle_of(pairs(*rows), pairs((CHUNK, 5), time=2, diff=-1))
-    harness = Harness(bundle, inline_budget=CHUNK, granularity=10 * CHUNK, shared="on")
+    harness = Harness(
+        bundle, inline_budget=CHUNK, activation_budget=10 * CHUNK, granularity=10 * CHUNK, shared="on"
+    )
     harness.peek(spec(constraints=keys(*range(2 * CHUNK))))
     waiting = [harness.peek(spec(predicates=[equal(5), call(">=", K, number(low))]))[0] for low in (0, 9)]
     harness.settle()

@@ -16,7 +16,10 @@ from layby.errors import SqlError
 
 VARIABLE: Final = "LAYBY_SYSTEM_PARAMETER_DEFAULT"
 TABLE: Final = "system_parameters"
-PRODUCT_DEFAULTS: Final = {"enable_compute_index_peek_offload": "on"}
+PRODUCT_DEFAULTS: Final = {
+    "enable_compute_index_peek_offload": "on",
+    "compute_index_peek_quiet_budget": "4194304",
+}
 
 
 class SettingsError(Exception):

@@ -20,7 +20,8 @@ from layby.peek.fuel import Fuel
 from layby.peek.offload import OffloadDriver, fill_profile, observe_phases
 from layby.peek.pending import PeekState, PendingPeek
 from layby.peek.pool import WalkPool
-from layby.peek.scan import Complete, PeekScan, Suspended
+from layby.peek.quiet import QuietWalk, next_slice
+from layby.peek.scan import Complete, PeekScan, ScanFailed, Suspended
 from layby.peek.stash import Stash
 from layby.peek.sweep import Sweep, Turn
 from layby.peek.walk import raised_response
@@ -81,6 +82,7 @@ class ServingWorker:
         self._served: PeekResponse | None = None
         """The answer that `_serve` came to, until its caller takes it; None: handed to the driver."""
         self._arriving: PendingPeek | None = None
+        self._quiet: QuietWalk | None = None
 
     @property
     def offload(self) -> OffloadDriver:
@@ -95,6 +97,8 @@ class ServingWorker:
     def peek(self, pending: PendingPeek) -> PeekResponse | None:
         """Answer a peek now, or return None and answer it later through `pending.respond`."""
         pending.arrived = self._clock()
+        if self._quiet is not None:
+            self._quiet.disturbed = True
         self._arriving = pending
         turn = self._sweep.arrive(pending)
         self._arriving = None
@@ -112,19 +116,26 @@ class ServingWorker:
             pending.state = PeekState.CANCELLED
         elif pending.state in (PeekState.QUEUED, PeekState.WALKING):
             self._offload.cancel(pending)
+        elif pending.state is PeekState.QUIET:
+            self._quiet = None
+            pending.state = PeekState.CANCELLED
         else:
             return
         pending.respond(Failed(error or query_cancelled()))
 
     def cancel_reads_of(self, collection: int, error: SqlError) -> None:
         """Cancel every pending peek of a collection that goes away."""
-        for pending in [p for p in (*self._sweep, *self._offload) if p.target == collection]:
+        quiet = () if self._quiet is None else (self._quiet.pending,)
+        for pending in [p for p in (*self._sweep, *quiet, *self._offload) if p.target == collection]:
             self.cancel(pending, error)
 
     def active(self) -> list[ActivePeek]:
         """Return the peeks that are not answered yet, those that wait for a turn first."""
         now = self._clock()
         found = [ActivePeek(p, False, 0, 0, now - p.arrived) for p in self._sweep]
+        if self._quiet is not None:
+            pending, scan = self._quiet.pending, self._quiet.scan
+            found.append(ActivePeek(pending, False, scan.positions, scan.count, now - pending.arrived))
         for pending, (positions, rows) in self._offload.progress():
             found.append(ActivePeek(pending, True, positions, rows, now - pending.arrived))
         return found
@@ -147,6 +158,8 @@ class ServingWorker:
             self.before_sweep()
         for pending, response in self._offload.collect():
             _respond(pending, response)
+        if self._quiet is not None:
+            self._go_on(self._quiet)
         if len(self._sweep):
             self._sweep.run()
             if self._sweep.starved:
@@ -179,7 +192,7 @@ class ServingWorker:
             positions = scan.positions
             if isinstance(outcome, Suspended) or (self._parameters.peek.offload and scan.count > granted):
                 # More to visit, or one update that stands for more rows than a slice may handle.
-                response = self._offload.take_over(pending, scan)
+                response = self._move(pending, scan, positions, self._clock() - start)
             else:
                 if isinstance(outcome, Complete):
                     response = build_answer(scan, outcome, pending.encoder, self._clock)
@@ -195,17 +208,72 @@ class ServingWorker:
             response = raised_response(scan, error)
         pending.inline_seconds = self._clock() - start
         pending.inline_positions = positions
-        self._metrics.total_seconds.observe(pending.inline_seconds)
+        if pending.state is not PeekState.QUIET:
+            self._metrics.total_seconds.observe(pending.inline_seconds)
         if ended is not None:
-            self._metrics.walks_inline += 1
-            observe_phases(self._metrics, pending, ended)
-            if pending.profile is not None:
-                fill_profile(pending.profile, "inline", pending, ended)
+            self._observe_inline(pending, ended)
         if pending is self._arriving:
             self._served = response
         elif response is not None:
             _respond(pending, response)
         return positions
+
+    def _move(
+        self, pending: PendingPeek, scan: PeekScan, visited: int, seconds: float
+    ) -> PeekResponse | None:
+        """Keep a suspended scan on the loop where it is alone and quick, else hand it to the driver.
+
+        `visited` and `seconds` are what its last slice visited and took.
+        """
+        parameters = self._parameters.peek
+        alone = not len(self._sweep) and not len(self._offload) and self._quiet is None
+        if alone and scan.positions < parameters.quiet_budget and scan.count <= parameters.inline_budget:
+            following = next_slice(visited, seconds)
+            if following is not None:
+                most = parameters.quiet_budget - scan.positions
+                self._quiet = QuietWalk(pending, scan, min(following, most))
+                pending.state = PeekState.QUIET
+                self.request_activation()
+                return None
+        return self._offload.take_over(pending, scan)
+
+    def _go_on(self, walk: QuietWalk) -> None:
+        """Run the next slice of a quiet walk, or offload it where another peek has come."""
+        self._quiet = None
+        pending, scan = walk.pending, walk.scan
+        start = self._clock()
+        ended = False
+        response: PeekResponse | None
+        try:
+            if walk.disturbed or len(self._sweep) or len(self._offload):
+                response = self._offload.take_over(pending, scan)
+            else:
+                before = scan.positions
+                outcome = scan.step(Fuel(walk.positions))
+                visited = scan.positions - before
+                pending.inline_positions += visited
+                if isinstance(outcome, Complete) and scan.count <= self._parameters.peek.inline_budget:
+                    response, ended = build_answer(scan, outcome, pending.encoder, self._clock), True
+                elif isinstance(outcome, ScanFailed):
+                    response, ended = Failed(outcome.error), True
+                else:
+                    response = self._move(pending, scan, visited, self._clock() - start)
+        except Exception as error:  # noqa: BLE001 - a bug in a walk must cost one peek, not the loop
+            response = raised_response(scan, error)
+        pending.inline_seconds += self._clock() - start
+        if pending.state is not PeekState.QUIET or response is not None:
+            self._metrics.total_seconds.observe(pending.inline_seconds)
+        if ended:
+            self._observe_inline(pending, scan)
+        if response is not None:
+            pending.state = PeekState.ANSWERED
+            _respond(pending, response)
+
+    def _observe_inline(self, pending: PendingPeek, scan: PeekScan) -> None:
+        self._metrics.walks_inline += 1
+        observe_phases(self._metrics, pending, scan)
+        if pending.profile is not None:
+            fill_profile(pending.profile, "inline", pending, scan)
 
     def _snapshot(self, pending: PendingPeek) -> Snapshot:
         target = pending.target

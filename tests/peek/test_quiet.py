@@ -1,0 +1,158 @@
+"""Quiet walks: a scan that stays on the loop while it is alone, and leaves it for whoever comes."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import pytest
+
+from layby.errors import SqlError
+from layby.peek.fuel import Fuel
+from layby.peek.pending import PeekState
+from layby.peek.quiet import SLICE_S, next_slice
+from layby.peek.scan import PeekScan, ScanOutcome
+from tests.peek.harness import INDEX, Harness, bundle_of, error_of, keys, pairs, rows_of, spec
+
+HUNDRED = tuple((k, k * 10) for k in range(100))
+
+
+def quiet(**parameters: int) -> Harness:
+    """Return a harness in which a clock that stands makes every slice eight times the one before."""
+    settings = {"inline_budget": 2, "quiet_budget": 1_000, "granularity": 1_000, **parameters}
+    harness = Harness(bundle_of(pairs(*HUNDRED)))
+    for name, value in settings.items():
+        full = {
+            "inline_budget": "compute_index_peek_inline_budget",
+            "quiet_budget": "compute_index_peek_quiet_budget",
+            "granularity": "compute_index_peek_yield_granularity",
+        }[name]
+        harness.parameters.set(full, str(value))
+    return harness
+
+
+NOTHING = spec(constraints=keys(*range(200, 260)))
+"""A peek that visits 60 positions and finds no row."""
+
+
+def test_a_scan_that_is_alone_goes_on_inline_one_slice_a_turn() -> None:
+    harness = quiet()
+    peek, response = harness.peek(NOTHING)
+    assert response is None
+    turns = 0
+    while peek not in harness.answers:
+        assert peek.state is PeekState.QUIET
+        assert harness.turn()
+        turns += 1
+    assert rows_of(harness.answers[peek]) == []
+    assert turns == 2  # 2 positions in the first slice, then 16, then the rest
+    assert (harness.metrics.walks_inline, harness.metrics.walks_offloaded) == (1, 0)
+    assert harness.metrics.row_iteration_rows.sum == 60
+    assert harness.metrics.total_seconds.count == 1
+    assert peek.inline_positions == 60
+
+
+def test_the_next_peek_is_answered_first_and_sends_the_scan_to_the_pool() -> None:
+    harness = quiet()
+    peek, _ = harness.peek(NOTHING)
+    _, response = harness.peek(spec(constraints=keys(5)))
+    assert rows_of(response) == [(5, 50)]
+    harness.turn()
+    assert peek.state is PeekState.WALKING
+    assert harness.pool.walk().scan.positions == 2
+    harness.settle()
+    assert rows_of(harness.answers[peek]) == []
+    assert (harness.metrics.walks_inline, harness.metrics.walks_offloaded) == (1, 1)
+
+
+def test_a_scan_is_not_quiet_where_others_walk_or_wait() -> None:
+    harness = quiet()
+    harness.parameters.set("compute_index_peek_quiet_budget", "0")
+    other, _ = harness.peek(NOTHING)
+    harness.parameters.set("compute_index_peek_quiet_budget", "1000")
+    peek, _ = harness.peek(NOTHING)
+    assert (other.state, peek.state) == (PeekState.WALKING, PeekState.QUEUED)
+
+
+def test_a_scan_whose_quiet_budget_is_spent_is_offloaded() -> None:
+    harness = quiet(quiet_budget=30)
+    peek, _ = harness.peek(NOTHING)
+    while peek.state is PeekState.QUIET:
+        harness.turn()
+    assert peek.state is PeekState.WALKING
+    assert harness.pool.walk().scan.positions == 30
+    assert peek.inline_positions == 30
+
+
+def test_a_scan_that_has_found_many_rows_is_offloaded_so_that_its_answer_is_built_there() -> None:
+    harness = quiet()
+    peek, _ = harness.peek()
+    harness.turn()
+    assert peek.state is PeekState.WALKING
+    harness.settle()
+    assert rows_of(harness.answers[peek]) == list(HUNDRED)
+
+
+def test_without_a_quiet_budget_a_scan_that_outruns_its_inline_budget_is_offloaded_at_once() -> None:
+    harness = quiet(quiet_budget=0)
+    peek, _ = harness.peek(NOTHING)
+    assert peek.state is PeekState.WALKING
+
+
+def test_a_slow_slice_ends_the_quiet_walk(monkeypatch: pytest.MonkeyPatch) -> None:
+    harness = quiet()
+    peek, _ = harness.peek(NOTHING)
+    step: Callable[[PeekScan, Fuel], ScanOutcome] = PeekScan.step
+
+    def slow(scan: PeekScan, fuel: Fuel) -> ScanOutcome:
+        harness.now += 10 * SLICE_S
+        return step(scan, fuel)
+
+    monkeypatch.setattr(PeekScan, "step", slow)
+    harness.turn()
+    assert peek.state is PeekState.WALKING
+
+
+def test_a_slice_is_measured_and_the_next_one_made_to_fit() -> None:
+    assert next_slice(1_000, SLICE_S) == 1_000
+    assert next_slice(1_000, 2 * SLICE_S) == 500
+    assert next_slice(1_000, SLICE_S / 100) == 8_000
+    assert next_slice(1_000, 4 * SLICE_S) is None
+    assert next_slice(0, 0.0) is None
+
+
+def test_a_quiet_walk_that_is_cancelled_stops_and_is_answered() -> None:
+    harness = quiet()
+    peek, _ = harness.peek(NOTHING)
+    harness.worker.cancel(peek)
+    assert error_of(harness.answers[peek])[0] == "57014"
+    harness.settle()
+    assert len(harness.answers) == 1
+    assert harness.metrics.walks_inline == 0
+
+
+def test_dropping_its_index_cancels_a_quiet_walk() -> None:
+    harness = quiet()
+    peek, _ = harness.peek(NOTHING)
+    harness.worker.cancel_reads_of(INDEX, SqlError("57014", "dropped"))
+    assert error_of(harness.answers[peek])[1] == "dropped"
+
+
+def test_a_quiet_walk_is_among_the_active_peeks() -> None:
+    harness = quiet()
+    peek, _ = harness.peek(NOTHING)
+    [active] = harness.worker.active()
+    assert (active.pending, active.offloaded, active.positions) == (peek, False, 2)
+
+
+def test_a_quiet_walk_that_raises_costs_its_peek_alone(monkeypatch: pytest.MonkeyPatch) -> None:
+    harness = quiet()
+    peek, _ = harness.peek(NOTHING)
+
+    def burst(*_: object) -> None:
+        raise ZeroDivisionError("boom")
+
+    monkeypatch.setattr(PeekScan, "step", burst)
+    harness.turn()
+    assert error_of(harness.answers[peek])[0] == "XX000"
+    monkeypatch.undo()
+    assert rows_of(harness.ask(spec(constraints=keys(5)))) == [(5, 50)]
