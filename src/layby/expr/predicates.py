@@ -232,8 +232,8 @@ def _equals_text(index: int, text: str, name: str) -> Test:
 def equals_bytes(column: TextColumn, value: bytes) -> Mask:
     """Return a mask, True where the UTF-8 bytes are `value`; a null counts as empty.
 
-    Lengths are compared, then eight bytes at a time read from the text data as one unaligned number: 30 µs
-    on 16,384 values of a few bytes, where Arrow's comparison takes 95 µs.
+    Lengths are compared, then eight bytes at a time read from the text data as one unaligned number. On 16,384
+    values of a few bytes that takes 70 µs, as Arrow's comparison does, and 10 µs where no length fits.
     """
     offsets, data = column.offsets, column.data
     starts, size = offsets[:-1], len(value)
@@ -243,7 +243,8 @@ def equals_bytes(column: TextColumn, value: bytes) -> Mask:
     if len(data) < _WORD:
         return mask & np.array([column.raw(row) == value for row in range(len(column))], np.bool_)
     words = np.ndarray((len(data) - _WORD + 1,), "<u8", data, 0, (1,))
-    found = words.take(starts, mode="clip")
+    # Not `take`: of words that overlap it would copy all the data, of the whole batch, each time.
+    found = words[starts if starts[-1] < len(words) else np.minimum(starts, len(words) - 1)]
     head = np.uint64(int.from_bytes(value[:_WORD], "little"))
     if size < _WORD:
         found &= np.uint64((1 << 8 * size) - 1)
