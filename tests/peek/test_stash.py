@@ -48,6 +48,10 @@ def stashing(bundle: TraceBundle | None = None, **parameters: object) -> tuple[H
     return Harness(bundle or bundle_of(pairs(*HUNDRED)), blob=blob, **chosen), blob  # type: ignore[arg-type]
 
 
+ON_THE_WIRE = 441
+"""What nine rows of two bigints are with an encoder, which makes 47 bytes of 16."""
+
+
 def stashed_of(response: PeekResponse | None) -> Stashed:
     assert isinstance(response, Stashed), response
     return response
@@ -235,7 +239,7 @@ def test_the_rest_is_encoded_where_the_walk_ran_and_the_parts_where_they_are_rea
         lines = [f"{v};".encode() for v in columns[0].to_list()]
         return EncodedRows(b"".join(lines), np.cumsum([len(line) for line in lines]), count)
 
-    harness, _ = stashing(bundle_of(pairs(*HUNDRED[:15])))
+    harness, _ = stashing(bundle_of(pairs(*HUNDRED[:15])), stash_threshold=ON_THE_WIRE)
     peek = harness.pending(encoder=encoder)
     harness.worker.peek(peek)
     harness.settle()
@@ -252,6 +256,19 @@ def test_the_rest_is_encoded_where_the_walk_ran_and_the_parts_where_they_are_rea
     assert [int(end) for end in pieces[0].encoded.ends][-3:] == [18, 20, 23]
     assert pieces[1].encoded is not None
     assert bytes(pieces[1].encoded.data) == b"11;12;13;14;"
+
+
+def test_an_answer_goes_to_the_stash_by_its_size_on_the_wire() -> None:
+    def encoder(columns: Sequence[Column], count: int) -> EncodedRows:
+        return EncodedRows(bytes(count), range(1, count + 1), count)
+
+    ten = bundle_of(pairs(*HUNDRED[:10]))
+    for threshold, is_stashed in ((469, True), (471, False)):
+        harness, _ = stashing(ten, stash_threshold=threshold)
+        peek = harness.pending(encoder=encoder)
+        harness.worker.peek(peek)
+        harness.settle()
+        assert isinstance(harness.answers[peek], Stashed) is is_stashed
 
 
 # Which finishings stream
@@ -526,7 +543,7 @@ def test_a_store_that_cannot_be_listed_costs_a_log_line_when_a_walk_raised(
     def encoder(columns: Sequence[Column], count: int) -> EncodedRows:
         raise ZeroDivisionError
 
-    harness, blob = stashing()
+    harness, blob = stashing(stash_threshold=ON_THE_WIRE)
     blob.failing.add("list_keys")
     peek = harness.pending(encoder=encoder)
     harness.worker.peek(peek)
@@ -582,7 +599,7 @@ def test_a_walk_that_raises_leaves_no_parts() -> None:
     def encoder(columns: Sequence[Column], count: int) -> EncodedRows:
         raise ZeroDivisionError
 
-    harness, blob = stashing()
+    harness, blob = stashing(stash_threshold=ON_THE_WIRE)
     peek = harness.pending(encoder=encoder)
     harness.worker.peek(peek)
     harness.settle()

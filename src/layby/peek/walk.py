@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 import time
 from collections.abc import Callable, Sequence
-from typing import NamedTuple
+from typing import Final, NamedTuple
 
 from layby.config import PeekParameters
 from layby.errors import InternalError, SqlError
@@ -17,6 +17,12 @@ from layby.peek.upload import PART_BYTES, StashTarget, Upload
 from layby.types.column import Column
 
 log = logging.getLogger("layby.peek")
+
+
+_ROW_BYTES: Final = 7
+_VALUE_BYTES: Final = 4
+_TEXT_BYTES: Final = 16
+"""What a row and a value of the wire format add, and what a text is taken to be long."""
 
 
 class WalkLimits(NamedTuple):
@@ -77,6 +83,7 @@ class Walk:
         self._is_cancelled = is_cancelled
         self._clock = clock
         self._upload = None if stash is None else Upload(stash)
+        self._share = 1.0 if encoder is None else _share_of_wire(scan)
 
     @property
     def progress(self) -> tuple[int, int]:
@@ -122,7 +129,7 @@ class Walk:
             limit = limits.stash_threshold if limits.stash_threshold >= 0 else None
             if upload.opened:
                 limit = PART_BYTES if limit is None else min(limit, PART_BYTES)
-            scan.batch_bytes = limit
+            scan.batch_bytes = None if limit is None else int(limit * self._share)
 
     def settle(self, step: Callable[[], ScanOutcome]) -> bool:
         """Step the scan and do what its outcome asks; True where the walk is over. Never raises."""
@@ -196,6 +203,18 @@ class Walk:
             return False
         finally:
             self.scan.times.collection += self._clock() - start
+
+
+def _share_of_wire(scan: PeekScan) -> float:
+    """Return about how much of an encoded row its columns are: what is held in the end is the encoded answer.
+
+    A row of two integers is 8 bytes of columns and 31 on the wire: 7 of the row, and 4 and the digits a value.
+    """
+    outputs = scan.spec.mfp.outputs
+    types = [outputs[i].type for i in scan.spec.finishing.projection]
+    columns = sum(t.size if t.size > 0 else _TEXT_BYTES for t in types)
+    wire = _ROW_BYTES + sum(_VALUE_BYTES + (2 * t.size if t.size > 0 else _TEXT_BYTES) for t in types)
+    return max(columns, 1) / wire
 
 
 def raised_response(scan: PeekScan | None, error: Exception) -> Failed:
