@@ -232,8 +232,8 @@ def _equals_text(index: int, text: str, name: str) -> Test:
 def equals_bytes(column: TextColumn, value: bytes) -> Mask:
     """Return a mask, True where the UTF-8 bytes are `value`; a null counts as empty.
 
-    Lengths are compared, then eight bytes at a time read from the text data as one unaligned number. On 16,384
-    values of a few bytes that takes 70 µs, as Arrow's comparison does, and 10 µs where no length fits.
+    Lengths are compared, then eight bytes at a time read from the text data as one unaligned number. With
+    16,384 values of a few bytes that takes 70 µs, as Arrow's comparison does, and 10 µs where no length fits.
     """
     offsets, data = column.offsets, column.data
     starts, size = offsets[:-1], len(value)
