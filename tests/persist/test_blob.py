@@ -181,3 +181,13 @@ def test_an_object_cannot_lie_under_another(tmp_path: Path) -> None:
     with pytest.raises(BlobError, match="could not write blob 'a/b': File exists"):
         blob.put("a/b", b"y")
     assert blob.list_keys("") == ["a"]
+
+
+def test_a_store_leaves_no_descriptor_open(tmp_path: Path) -> None:
+    blob = FolderBlob(tmp_path)
+    before = len(os.listdir("/proc/self/fd"))
+    for number in range(10):
+        blob.put(f"a/{number}", b"x")
+        blob.get(f"a/{number}")
+    blob.list_keys("")
+    assert len(os.listdir("/proc/self/fd")) == before

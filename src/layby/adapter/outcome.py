@@ -32,7 +32,7 @@ class RowSource(Protocol):
         """Have the next piece brought to `then`, maybe before this returns; False where none is left."""
 
     def close(self) -> None:
-        """Give up what has not been fetched."""
+        """Give up what has not been fetched; nothing is brought any more."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -63,8 +63,6 @@ class AnswerStream:
 
     def close(self) -> None:
         """Give up what has not been sent."""
-        self._on_ready = None
-        self._piece = None
         self._source.on_cancel = None
         self._source.close()
 
