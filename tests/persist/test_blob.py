@@ -185,9 +185,9 @@ def test_an_object_cannot_lie_under_another(tmp_path: Path) -> None:
 
 def test_a_store_leaves_no_descriptor_open(tmp_path: Path) -> None:
     blob = FolderBlob(tmp_path)
-    before = len(os.listdir("/proc/self/fd"))
+    before = len(list(Path("/proc/self/fd").iterdir()))
     for number in range(10):
         blob.put(f"a/{number}", b"x")
         blob.get(f"a/{number}")
     blob.list_keys("")
-    assert len(os.listdir("/proc/self/fd")) == before
+    assert len(list(Path("/proc/self/fd").iterdir())) == before
