@@ -168,6 +168,26 @@ def test_reading_pauses_while_too_much_waits() -> None:
     assert client.session.calls.count(("run", "b")) == connection.QUEUE_MESSAGES + 1
 
 
+def test_a_message_larger_than_what_may_wait_is_read_to_its_end() -> None:
+    text = "b" * (3 * connection.QUEUE_BYTES)
+    client = Client(FakeSession({text: CommandOutcome("B")}))
+    data = query(text)
+    for at in range(0, len(data), 100_000):
+        assert client.is_reading()
+        client.connection.data_received(data[at : at + 100_000])
+    assert client.session.calls.count(("run", text)) == 1
+    assert client.is_reading()
+
+
+def test_a_large_message_that_comes_while_another_is_run_waits_with_the_transport() -> None:
+    client = Client(FakeSession({"a": Later(CommandOutcome("A"))}))
+    client.send(query("a"))
+    client.connection.data_received(query("b" * (2 * connection.QUEUE_BYTES))[:-5])
+    assert not client.is_reading()
+    client.deliver()
+    assert client.is_reading()
+
+
 def test_a_slow_reader_stops_its_own_pipeline() -> None:
     client = Client(FakeSession({"a": IntRows(list(range(10)))}))
     client.connection.pause_writing()

@@ -231,12 +231,16 @@ class Connection:
 
     def _govern_reading(self) -> None:
         """Stop reading while too much waits; read again once nothing does."""
-        full = self._conversation is not None and self._conversation.sink_full
+        conversation, queue = self._conversation, self._queue
+        full = conversation is not None and conversation.sink_full
+        # A message that has not come whole is not waiting for anything but its rest.
+        waits = bool(queue) or (conversation is not None and conversation.pending)
+        over = (waits and self._queued_bytes > QUEUE_BYTES) or len(queue) > QUEUE_MESSAGES
         if self._reading:
-            if full or self._queued_bytes > QUEUE_BYTES or len(self._queue) > QUEUE_MESSAGES:
+            if full or over:
                 self._reading = False
                 self._transport.pause_reading()
-        elif not full and not self._queue:
+        elif not full and not over and not queue:
             self._reading = True
             self._transport.resume_reading()
 
