@@ -11,6 +11,8 @@ from collections.abc import Callable
 from concurrent.futures import Future, ThreadPoolExecutor
 from typing import Final, TypeVar
 
+import pyarrow as pa
+
 from layby.memory.channel import Channel
 
 _PR_SET_PDEATHSIG: Final = 1
@@ -73,6 +75,12 @@ class Child:
 def run_apart(start: Callable[[], _T], then: Callable[[Future[_T]], None]) -> None:
     """Start or reap a child away from the caller's thread; `then` gets the outcome on that other thread."""
     _apart.submit(start).add_done_callback(then)
+
+
+def give_memory_back() -> None:
+    """Give freed memory back to the system: what a large answer took would else stay with this process."""
+    pa.default_memory_pool().release_unused()
+    ctypes.CDLL(None).malloc_trim(0)
 
 
 def start_child() -> socket.socket:

@@ -18,7 +18,7 @@ import pyarrow as pa
 from numpy.typing import NDArray
 
 from layby.memory.channel import Channel, ChannelClosedError
-from layby.memory.child import start_child
+from layby.memory.child import give_memory_back, start_child
 from layby.memory.control_page import ControlPage
 from layby.memory.shared_arena import SharedArena
 from layby.peek.answer import PeekResponse, RowEncoder, Rows, Stashed
@@ -41,6 +41,9 @@ PROGRESS_POSITIONS_SLOT: Final = 1
 PROGRESS_ROWS_SLOT: Final = 2
 """Of the page that a walk process writes: which request it is at, the positions so far, and from the last
 slot on the rows of each walk."""
+
+_LARGE: Final = 16 << 20
+"""Bytes of found rows after which a process gives its freed memory back."""
 
 _INLINE_ANSWER: Final = 32_768
 """Bytes up to which an answer travels in the message itself."""
@@ -137,7 +140,10 @@ def run(channel: Channel) -> None:
             channel.send(WalkEnded(request.number, tuple(_unsendable(walk, error) for walk in walks)))
         # Let go of the batches before waiting: this process must not be the last to hold them, nor the
         # server of an answer's memory until this process sends the next.
+        large = any(walk.scan.nbytes > _LARGE for walk in walks)
         del request, walks, work
+        if large:
+            give_memory_back()
         if channel.owes_notice:
             channel.send(None)
 
