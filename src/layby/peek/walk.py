@@ -208,7 +208,7 @@ class Walk:
 def _share_of_wire(scan: PeekScan) -> float:
     """Return about how much of an encoded row its columns are: what is held in the end is the encoded answer.
 
-    A row of two integers is 8 bytes of columns and 31 on the wire: 7 of the row, and 4 and the digits a value.
+    A row of two integers is 8 bytes of columns and 31 on the wire: 7 of the row, 4 and the digits a value.
     """
     outputs = scan.spec.mfp.outputs
     types = [outputs[i].type for i in scan.spec.finishing.projection]
