@@ -27,6 +27,14 @@ from layby.types.column import Column, TextColumn, concat, empty_column
 from layby.types.formats import parse_column
 
 
+def placed(updates: Updates, arena: Arena) -> Updates:
+    """Return updates that lie in the arena, so that they cross to another process by reference."""
+    diffs = updates.diffs
+    if diffs.strides != (0,):  # one number for all rows crosses as that number
+        diffs = arena.place(diffs)
+    return Updates(tuple(column.place(arena) for column in updates.columns), diffs)
+
+
 @dataclass(frozen=True, slots=True)
 class MakeUpdates:
     """Turns the rows that a statement read into updates: `old` columns go, `new` ones come (None: none)."""
@@ -49,7 +57,7 @@ class MakeUpdates:
 
     @staticmethod
     def _placed(columns: tuple[Column, ...], diffs: NDArray[np.int64], arena: Arena) -> Updates:
-        return Updates(tuple(column.place(arena) for column in columns), diffs)
+        return placed(Updates(columns, diffs), arena)
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,12 +71,14 @@ class SortWrites:
         """Return the writes with what was sorted."""
         ready = []
         for write in self.writes:
+            # The statements' parts were put together on the heap; from here on they go by reference.
+            updates = placed(write.updates, arena)
             times = repeated(0, len(write.updates.diffs))
             arranged: dict[int, Arranged] = {
-                desc.id: arrange(desc, write.updates, times, 0, 1, arena)
+                desc.id: arrange(desc, updates, times, 0, 1, arena)
                 for desc in self.arrangements[write.table_id]
             }
-            ready.append(TableWrite(write.table_id, write.updates, arranged))
+            ready.append(TableWrite(write.table_id, updates, arranged))
         return tuple(ready)
 
 
