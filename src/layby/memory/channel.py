@@ -84,6 +84,8 @@ class Channel:
             except BaseException:
                 self._unsent(pickler, gone)
                 raise
+            finally:
+                pickler.let_go()
             fresh = pickler.fresh
             head = b""
             if gone or fresh:
@@ -275,6 +277,11 @@ class _Pickler(pickle.Pickler):
             np.ndarray: self._reduce_array,
             **dict.fromkeys(channel.shared_classes, self._reduce_shared),
         }
+
+    def let_go(self) -> None:
+        """End the cycle with its own methods: it remembers all that it has pickled, whose memory must not
+        wait for the garbage collector."""
+        self.dispatch_table = {}
 
     def _reduce_array(self, value: NDArray[Any]) -> Any:
         if value.ndim == 1:
