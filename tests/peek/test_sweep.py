@@ -146,3 +146,16 @@ def test_an_activation_refills_for_peeks_that_arrive_within_it() -> None:
     harness.turn()
     assert harness.peek()[1] is not None
     assert harness.metrics.walks_inline == 2
+
+
+def test_a_peek_after_the_offload_was_switched_off_does_not_overtake_one_that_waits_for_its_turn() -> None:
+    harness = Harness(
+        bundle_of(pairs(*((k, k) for k in range(100)))), inline_budget=1_000, activation_budget=100
+    )
+    harness.peek()
+    waiting, _ = harness.peek()
+    harness.parameters.set("enable_compute_index_peek_offload", "off")
+    behind, response = harness.peek()
+    assert response is None
+    harness.turn()
+    assert list(harness.answers) == [waiting, behind]
