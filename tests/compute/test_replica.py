@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import replace
 
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from layby.compute.controller import Controller
@@ -355,6 +355,45 @@ def test_another_peek_of_the_same_number_does_not_get_the_old_ones_answer() -> N
     assert pair.site.metrics.walks_offloaded == 2
 
 
+def test_a_peek_of_a_dataflow_that_is_made_again_is_answered_once_from_the_new_one() -> None:
+    pair = Pair().with_table()
+    pair.controller.send(peek(1, 2, START))
+    pair.controller.send(peek(2, 2, START + 5))
+    pair.site.turn()
+    replica, told = pair.site.replica, pair.site.told
+    assert [p.state for _, p in replica.peeks.values()] == [PeekState.WALKING, PeekState.WAITING]
+    replica.connect(told.append)
+    wanted = (table(1, 1), index(2, 1, 1), peek(1, 2, START), peek(2, 2, START + 5))
+    for command in (CreateInstance("a"), *wanted, InitializationComplete()):
+        replica.receive(command)
+    pair.site.settle()
+    assert {n: rows_of(a.response) for n, a in pair.site.answers().items()} == {1: ROWS}
+    assert list(replica.peeks) == [2]
+    pair.site.state.publish({}, START + 10)
+    pair.site.worker.request_activation()
+    pair.site.settle()
+    assert rows_of(pair.site.answers()[2].response) == ROWS
+    assert replica.peeks == {}
+
+
+def test_a_peek_of_a_dataflow_that_was_dropped_meanwhile_is_answered_once() -> None:
+    pair = Pair()
+    pair.controller.send(table(1, 1))
+    pair.controller.send(peek(1, 1, START + 5))
+    pair.site.turn()
+    replica, told = pair.site.replica, pair.site.told
+    assert [p.state for _, p in replica.peeks.values()] == [PeekState.NEW]
+    replica.connect(told.append)
+    for command in (CreateInstance("a"), peek(1, 1, START + 5), InitializationComplete()):
+        replica.receive(command)
+    pair.site.settle()
+    pair.site.state.publish({}, START + 10)
+    pair.site.worker.request_activation()
+    pair.site.settle()
+    assert error_of(pair.site.answers()[1].response)[0] == "57014"
+    assert replica.peeks == {}
+
+
 def test_a_connection_that_breaks_before_its_history_is_whole_changes_nothing() -> None:
     pair = Pair().with_table()
     other = Controller(pair.site.told.append)
@@ -376,6 +415,7 @@ _STEPS = st.lists(st.tuples(st.integers(0, 11), st.integers(0, 2**16)), min_size
 
 @settings(max_examples=400, deadline=None)
 @given(_STEPS)
+@example([(0, 0), (6, 0), (11, 0), (3, 0)]).via("a peek not begun, whose dataflow is dropped unseen")
 def test_after_any_history_and_any_reconnections_it_is_what_a_fresh_replica_becomes(
     steps: list[tuple[int, int]],
 ) -> None:

@@ -278,10 +278,11 @@ class Replica:
             self._start_over(wanted.instance)
         self._unset(self._configured - set(wanted.configuration))
         self._configure(wanted.configuration)
-        for number, (command, _) in list(self.peeks.items()):
-            if wanted.peeks.get(number) != command:
-                self._give_up(number)
         unfit = self._unfit(wanted)
+        for number, (command, _) in list(self.peeks.items()):
+            # One that is wanted, but of a dataflow that goes, is taken up anew below: it is answered once.
+            if wanted.peeks.get(number) != command or command.collection in unfit:
+                self._give_up(number)
         for collection in reversed(list(self.dataflows)):  # a table's shard goes last
             if collection in unfit:
                 self._drop(collection)
