@@ -17,8 +17,8 @@ HUNDRED = tuple((k, k * 10) for k in range(100))
 
 
 def quiet(**parameters: int) -> Harness:
-    """Return a harness in which a clock that stands makes every slice eight times the one before."""
-    settings = {"inline_budget": 2, "quiet_budget": 1_000, "granularity": 1_000, **parameters}
+    """Return a harness in which a clock that stands makes every slice 64 times the one before."""
+    settings = {"inline_budget": 2, "quiet_budget": 20_000, "granularity": 10_000, **parameters}
     harness = Harness(bundle_of(pairs(*HUNDRED)))
     for name, value in settings.items():
         full = {
@@ -30,8 +30,8 @@ def quiet(**parameters: int) -> Harness:
     return harness
 
 
-NOTHING = spec(constraints=keys(*range(200, 260)))
-"""A peek that visits 60 positions and finds no row."""
+NOTHING = spec(constraints=keys(*range(200, 2_200)))
+"""A peek that visits 2,000 positions and finds no row: 2 in its slice, 128 in what is left of the turn."""
 
 
 def test_a_scan_that_is_alone_goes_on_inline_one_slice_a_turn() -> None:
@@ -44,11 +44,19 @@ def test_a_scan_that_is_alone_goes_on_inline_one_slice_a_turn() -> None:
         assert harness.turn()
         turns += 1
     assert rows_of(harness.answers[peek]) == []
-    assert turns == 2  # 2 positions in the first slice, then 16, then the rest
+    assert turns == 1
     assert (harness.metrics.walks_inline, harness.metrics.walks_offloaded) == (1, 0)
-    assert harness.metrics.row_iteration_rows.sum == 60
+    assert harness.metrics.row_iteration_rows.sum == 2_000
     assert harness.metrics.total_seconds.count == 1
-    assert peek.inline_positions == 60
+    assert peek.inline_positions == 2_000
+
+
+def test_a_scan_that_is_alone_ends_within_its_turn_where_there_is_time() -> None:
+    harness = quiet()
+    _, response = harness.peek(spec(constraints=keys(*range(200, 320))))
+    assert rows_of(response) == []
+    assert harness.metrics.walks_inline == 1
+    assert harness.metrics.row_iteration_rows.sum == 120
 
 
 def test_the_next_peek_is_answered_first_and_sends_the_scan_to_the_pool() -> None:
@@ -58,7 +66,7 @@ def test_the_next_peek_is_answered_first_and_sends_the_scan_to_the_pool() -> Non
     assert rows_of(response) == [(5, 50)]
     harness.turn()
     assert peek.state is PeekState.WALKING
-    assert harness.pool.walk().scan.positions == 2
+    assert harness.pool.walk().scan.positions == 130
     harness.settle()
     assert rows_of(harness.answers[peek]) == []
     assert (harness.metrics.walks_inline, harness.metrics.walks_offloaded) == (1, 1)
@@ -68,28 +76,29 @@ def test_a_scan_is_not_quiet_where_others_walk_or_wait() -> None:
     harness = quiet()
     harness.parameters.set("compute_index_peek_quiet_budget", "0")
     other, _ = harness.peek(NOTHING)
-    harness.parameters.set("compute_index_peek_quiet_budget", "1000")
+    harness.parameters.set("compute_index_peek_quiet_budget", "20000")
     peek, _ = harness.peek(NOTHING)
     assert (other.state, peek.state) == (PeekState.WALKING, PeekState.QUEUED)
 
 
 def test_a_scan_whose_quiet_budget_is_spent_is_offloaded() -> None:
-    harness = quiet(quiet_budget=30)
+    harness = quiet(quiet_budget=300)
     peek, _ = harness.peek(NOTHING)
     while peek.state is PeekState.QUIET:
         harness.turn()
     assert peek.state is PeekState.WALKING
-    assert harness.pool.walk().scan.positions == 30
-    assert peek.inline_positions == 30
+    assert harness.pool.walk().scan.positions == 300
+    assert peek.inline_positions == 300
 
 
 def test_a_scan_that_has_found_many_rows_is_offloaded_so_that_its_answer_is_built_there() -> None:
     harness = quiet()
-    peek, _ = harness.peek()
-    harness.turn()
+    peek, response = harness.peek()
+    assert response is None
     assert peek.state is PeekState.WALKING
     harness.settle()
     assert rows_of(harness.answers[peek]) == list(HUNDRED)
+    assert harness.metrics.walks_offloaded == 1
 
 
 def test_without_a_quiet_budget_a_scan_that_outruns_its_inline_budget_is_offloaded_at_once() -> None:
@@ -100,7 +109,6 @@ def test_without_a_quiet_budget_a_scan_that_outruns_its_inline_budget_is_offload
 
 def test_a_slow_slice_ends_the_quiet_walk(monkeypatch: pytest.MonkeyPatch) -> None:
     harness = quiet()
-    peek, _ = harness.peek(NOTHING)
     step: Callable[[PeekScan, Fuel], ScanOutcome] = PeekScan.step
 
     def slow(scan: PeekScan, fuel: Fuel) -> ScanOutcome:
@@ -108,15 +116,18 @@ def test_a_slow_slice_ends_the_quiet_walk(monkeypatch: pytest.MonkeyPatch) -> No
         return step(scan, fuel)
 
     monkeypatch.setattr(PeekScan, "step", slow)
-    harness.turn()
+    peek, _ = harness.peek(NOTHING)
+    assert harness.pool.walk().scan.positions == 2
     assert peek.state is PeekState.WALKING
 
 
 def test_a_slice_is_measured_and_the_next_one_made_to_fit() -> None:
     assert next_slice(1_000, SLICE_S) == 1_000
     assert next_slice(1_000, 2 * SLICE_S) == 500
-    assert next_slice(1_000, SLICE_S / 100) == 8_000
-    assert next_slice(1_000, 4 * SLICE_S) is None
+    assert next_slice(1_000, SLICE_S / 2, SLICE_S / 2) == 1_000
+    assert next_slice(1_000, SLICE_S / 100) == 64_000
+    assert next_slice(1_000, 3 * SLICE_S) is None
+    assert next_slice(1_000, SLICE_S, SLICE_S) is None
     assert next_slice(0, 0.0) is None
 
 
@@ -141,7 +152,7 @@ def test_a_quiet_walk_is_among_the_active_peeks() -> None:
     harness = quiet()
     peek, _ = harness.peek(NOTHING)
     [active] = harness.worker.active()
-    assert (active.pending, active.offloaded, active.positions) == (peek, False, 2)
+    assert (active.pending, active.offloaded, active.positions) == (peek, False, 130)
 
 
 def test_a_quiet_walk_that_raises_costs_its_peek_alone(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -189,6 +189,12 @@ class ServingWorker:
             )
             granted = fuel.remaining
             outcome = scan.step(fuel)
+            if isinstance(outcome, Suspended) and self._is_alone(scan):
+                # What is left of the turn's time is nobody else's.
+                taken = self._clock() - start
+                more = next_slice(scan.positions, taken, taken)
+                if more is not None:
+                    outcome = scan.step(Fuel(min(more, parameters.quiet_budget - scan.positions)))
             positions = scan.positions
             if isinstance(outcome, Suspended) or (self._parameters.peek.offload and scan.count > granted):
                 # More to visit, or one update that stands for more rows than a slice may handle.
@@ -225,17 +231,27 @@ class ServingWorker:
 
         `visited` and `seconds` are what its last slice visited and took.
         """
-        parameters = self._parameters.peek
-        alone = not len(self._sweep) and not len(self._offload) and self._quiet is None
-        if alone and scan.positions < parameters.quiet_budget and scan.count <= parameters.inline_budget:
+        if self._is_alone(scan):
             following = next_slice(visited, seconds)
             if following is not None:
-                most = parameters.quiet_budget - scan.positions
+                most = self._parameters.peek.quiet_budget - scan.positions
                 self._quiet = QuietWalk(pending, scan, min(following, most))
                 pending.state = PeekState.QUIET
                 self.request_activation()
                 return None
         return self._offload.take_over(pending, scan)
+
+    def _is_alone(self, scan: PeekScan) -> bool:
+        """Return whether a suspended scan may go on inline: no other peek waits or walks, it has found few
+        rows, and its quiet budget is not spent."""
+        parameters = self._parameters.peek
+        return (
+            scan.positions < parameters.quiet_budget
+            and scan.count <= parameters.inline_budget
+            and not len(self._sweep)
+            and not len(self._offload)
+            and self._quiet is None
+        )
 
     def _go_on(self, walk: QuietWalk) -> None:
         """Run the next slice of a quiet walk, or offload it where another peek has come."""
