@@ -20,6 +20,7 @@ from layby.bench.plan import Plan
 from layby.bench.result import Result
 from layby.bench.saturation import saturation
 from layby.bench.server import LaybyServer
+from layby.bench.shared_walks import shared_walks
 from layby.bench.slow_reader import slow_reader
 from layby.bench.tune import tune
 from layby.bench.walk import walk
@@ -56,6 +57,7 @@ SCENARIOS: Final[dict[str, Scenario]] = {
     "big-answer": Scenario(big_answer, 1_000_000, 10.0),
     "slow-reader": Scenario(slow_reader, 1_000_000, 15.0),
     "filter-ab": Scenario(filter_ab, 1_000_000, 10.0, rounds=9),
+    "shared-walks": Scenario(shared_walks, 2_000_000, 5.0, rounds=9),
     "lookup": Scenario(lookup, 500_000, 5.0),
     "walk": Scenario(walk, 1_000_000, 5.0),
     "hydration": Scenario(hydration, 5_000_000, 15.0),

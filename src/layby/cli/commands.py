@@ -45,6 +45,7 @@ class Scenario(StrEnum):
     WALK = "walk"
     HYDRATION = "hydration"
     GROWTH = "growth"
+    SHARED_WALKS = "shared-walks"
     TUNE = "tune"
     ALL = "all"
 

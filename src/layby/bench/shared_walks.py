@@ -1,0 +1,99 @@
+"""Shared walks: eight filters that wait for a permit, each walked for itself, or all in one pass.
+
+There is one permit. A slow walk holds it until all eight wait; what is measured is the time from its answer
+to the last of theirs. The filters are comparisons of one integer column: in the arms `reject` with values
+outside the column's range, in `few` with values within it that a single row has. Filters that cost more than
+the visit, or pass many rows, gain less.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import ExitStack
+from typing import Final
+
+from rich.console import Console
+
+from layby.bench.arms import set_parameters
+from layby.bench.plan import Plan
+from layby.bench.result import Result, combine, ratio, summarize
+from layby.bench.scrape import scrape
+from layby.bench.server import LaybyServer
+from layby.bench.table import make_table
+from layby.bench.wire import Connection
+
+SCENARIO = "shared-walks"
+WALKS: Final = 8
+_SWITCH: Final = "enable_compute_index_peek_shared_walks"
+_ONE_PERMIT: Final = {
+    "enable_compute_index_peek_offload": "on",
+    "compute_index_peek_quiet_budget": "0",
+    "compute_index_peek_permit_fraction": "0.0001",
+}
+_BLOCKER: Final = "SELECT v FROM shared WHERE v::text || '.' LIKE '%~%'"
+_QUEUED: Final = "layby_index_peek_permits_queued"
+_PATIENCE_S: Final = 20.0
+
+
+def shared_walks(plan: Plan, console: Console) -> list[Result]:
+    """Run the scenario: arms `alone-…` and `shared-…`, and a ratio of the two. Progress goes to `console`."""
+    kinds = {
+        "reject": [f"SELECT v FROM shared WHERE v = {-1 - i}" for i in range(WALKS)],
+        "few": [f"SELECT v FROM shared WHERE v = {(plan.rows // 10) * (i + 1)}" for i in range(WALKS)],
+    }
+    results: list[Result] = []
+    with plan.layby() as server, ExitStack() as stack:
+        make_table(
+            server,
+            "shared",
+            "k int, v int",
+            f"SELECT g, (g * 7919::bigint % {plan.rows})::int FROM generate_series(1, {plan.rows}) AS g",
+        )
+        console.log(f"layby: {plan.rows:,} rows loaded and indexed")
+        set_parameters(server, _ONE_PERMIT)
+        blocker = stack.enter_context(server.connect())
+        connections = [stack.enter_context(server.connect()) for _ in range(WALKS)]
+        pool = stack.enter_context(ThreadPoolExecutor(WALKS + 1))
+        for kind, statements in kinds.items():
+            runs: dict[str, list[Result]] = {f"alone-{kind}": [], f"shared-{kind}": []}
+            for round_ in range(1, plan.rounds + 1):
+                for arm, switch in zip(runs, ("off", "on"), strict=True):
+                    set_parameters(server, {_SWITCH: switch})
+                    taken = _once(server, pool, blocker, connections, statements)
+                    runs[arm].append(
+                        summarize(
+                            SCENARIO, arm, [] if taken is None else [taken], errors=taken is None, seconds=1
+                        )
+                    )
+                    console.log(f"round {round_} of {plan.rounds}, {arm}: {taken} ms")
+            alone, shared = (combine(repeats) for repeats in runs.values())
+            of = f"time of {WALKS} walks, shared-{kind} / alone-{kind}"
+            results += [alone, shared, ratio(SCENARIO, f"ratio-{kind}", shared.p50_ms, alone.p50_ms, of)]
+        for name in (*_ONE_PERMIT, _SWITCH):
+            blocker.query(f"ALTER SYSTEM RESET {name}")
+    return results
+
+
+def _once(
+    server: LaybyServer,
+    pool: ThreadPoolExecutor,
+    blocker: Connection,
+    connections: Sequence[Connection],
+    statements: Sequence[str],
+) -> float | None:
+    """Return the milliseconds from the blocker's answer to the last other one, None where not all waited."""
+
+    def ask(connection: Connection, statement: str) -> float:
+        connection.query(statement)
+        return time.perf_counter()
+
+    first = pool.submit(ask, blocker, _BLOCKER)
+    rest = [pool.submit(ask, c, s) for c, s in zip(connections, statements, strict=True)]
+    end = time.monotonic() + _PATIENCE_S
+    waited = False
+    while not waited and not first.done() and time.monotonic() < end:
+        waited = scrape(server).get(_QUEUED, 0) == len(statements)
+    answered = [future.result() for future in rest]
+    return (max(answered) - first.result()) * 1e3 if waited else None
