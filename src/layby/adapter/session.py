@@ -319,6 +319,7 @@ class Session:
         for reader in list(self._readers):
             reader.close()
         if self._execution is None or self._execution.ended:
+            self._execution = None  # it calls back here
             self.roll_back()
         # What cannot be ended any more (a commit) goes on, and the transaction ends with it.
         self.coordinator.forget(self)

@@ -289,7 +289,13 @@ class Connection:
         self._output.drop()
         if self._conversation is not None:
             self._conversation.close()
-        self._on_closed(self)
+        # The driver's method: kept, it would be a cycle, and what the transport holds would stay in memory.
+        on_closed, self._on_closed = self._on_closed, _ignore
+        on_closed(self)
+
+
+def _ignore(_: Connection) -> None:
+    """Do nothing: it has been told that the connection ended."""
 
 
 def shutting_down() -> SqlError:

@@ -129,6 +129,7 @@ class Conversation:
             self.stream.close()
             self.stream = None
         self._drop_portals()
+        self._session.on_terminated = None
         self._session.close()
 
     def step(self) -> None:
