@@ -266,13 +266,19 @@ class PeekScan:
                     self._complete()
                     return
                 self._next_chunk = min(CHUNK, 2 * self._next_chunk)
+            if self._outcome is None and self._rows.exhausted:
+                self._end_rows()
             if self._is_full:
                 return
 
     def latched(self) -> ScanOutcome:
         """Return what the steps so far have come to; raises what a step of a shared walk raised."""
-        if self._broken is not None:
-            raise self._broken
+        broken, self._broken = self._broken, None
+        if broken is not None:
+            try:
+                raise broken
+            finally:
+                del broken  # its frames must not hold it: the memory of an ended walk is free at once
         return SUSPENDED if self._outcome is None else self._outcome
 
     @property
@@ -348,11 +354,10 @@ class PeekScan:
     def _take_plain(self, slices: Sequence[VisitedSlice]) -> None:
         """Take rows of batches in which every update is one insertion: nothing has to be summed."""
         kernel = self._mfp_kernel()
-        mfp = self.spec.mfp
         merge = self.spec.ordered and len(slices) > 1
         ordering = slices[0].batch.layout.key
         key = range(len(ordering))
-        wanted = mfp.output_columns | set(key) if merge else mfp.output_columns
+        wanted = kernel.output_columns | set(key) if merge else kernel.output_columns
         parts: list[tuple[list[Column], int]] = []
         for part in slices:
             chosen, error = self._filter(part)
@@ -514,14 +519,19 @@ def step_together(scans: Sequence[PeekScan], fuel: Fuel) -> None:
     outcome, or one holds a full batch; each is charged what was visited.
 
     The cursor of the first moves, and all have it afterwards, so those that are left can go on together. A
-    scan that raises costs itself alone (`latched` raises it).
+    scan that raises costs itself alone (`latched` raises it), and what the cursor raises all of them.
     """
     clock, cursor = scans[0]._clock, scans[0]._rows
     start = clock()
     left = [scan for scan in scans if scan._outcome is None]
     while fuel.remaining > 0 and left:
-        visit = cursor.advance(min(scan._next_fuel(fuel, CHUNK) for scan in left))
-        slices = [] if visit is None else visited(visit)
+        try:
+            visit = cursor.advance(min(scan._next_fuel(fuel, CHUNK) for scan in left))
+            slices = [] if visit is None else visited(visit)
+        except Exception as error:  # noqa: BLE001 - raised again by `latched`
+            for scan in left:
+                scan._broken = error
+            break
         if visit is not None:
             fuel.charge(visit.positions)
         for scan in left:

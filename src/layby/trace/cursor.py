@@ -83,6 +83,11 @@ class Cursor:
             self._left = 0
 
     @property
+    def exhausted(self) -> bool:
+        """Whether there is nothing more to visit."""
+        return not self._left and self._turn == len(self._ranges)
+
+    @property
     def place(self) -> tuple[int, tuple[int, ...], tuple[int, ...]]:
         """Where the cursor stands: two of the same batches, constraints and direction that stand at one place
         go on alike."""
