@@ -21,7 +21,7 @@ from layby.adapter.outcome import (
     ResultDesc,
     RowsOutcome,
 )
-from layby.adapter.session import Session
+from layby.adapter.session import Script, Session
 from layby.compute.maintenance import ApplyWrites, CreateArrangement, Message
 from layby.compute.runtime import Job, SteppedMaintenanceRuntime
 from layby.config import SystemParameters
@@ -50,6 +50,11 @@ def decode(encoded: EncodedRows | None) -> list[Row]:
     assert encoded is not None
     rows: list[Row] = ast.literal_eval(bytes(encoded.data).decode()) if encoded.data else []
     return rows
+
+
+def never_later(error: SqlError | None) -> None:
+    """Stand for the callback of a call that ends before it returns."""
+    raise AssertionError("called back")
 
 
 def encoder_for(desc: ResultDesc, copy: CopyOptions | None = None) -> RowEncoder:
@@ -194,7 +199,16 @@ class Query:
         self.done = False
         self.sink: CopyInSink | None = None
         self._session = session
-        self._script = deque(session.parse_script(sql))
+        self._script: Script = deque()
+        script = session.parse_script(sql, self._parsed)
+        if script is not None:
+            self._parsed(script)
+
+    def _parsed(self, script: Script | SqlError) -> None:
+        if isinstance(script, SqlError):
+            self._take(FailureOutcome(script))
+            return
+        self._script = script
         self._next()
 
     def _next(self) -> None:

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from layby.errors import SqlError
-from tests.adapter.harness import Client, Server, encoder_for
+from tests.adapter.harness import Client, Server, encoder_for, never_later
 
 ACTIVE = "SELECT session, index, state, substrate, positions, rows, query FROM layby_active_peeks ORDER BY id"
 WALK = "SELECT a FROM t WHERE b < 70"
@@ -158,7 +158,7 @@ def test_a_prepared_call_takes_its_process_id_as_a_parameter(
     table: Server, client: Client, other: Client
 ) -> None:
     query = other.send(WALK)
-    client.session.prepare("", "SELECT pg_cancel_backend($1)", [])
+    client.session.prepare("", "SELECT pg_cancel_backend($1)", [], never_later)
     types, desc = client.session.describe_statement("")
     assert [t.name for t in types] == ["integer"]
     assert desc is not None

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import deque
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from struct import pack
@@ -18,7 +19,7 @@ from layby.adapter.outcome import (
 )
 from layby.errors import SqlError
 from layby.pgwire.connection import Connection
-from layby.pgwire.session import OnOutcome
+from layby.pgwire.session import OnOutcome, Script
 from layby.types.column import Column, column_from_values
 from layby.types.relation import ColumnDesc
 from layby.types.scalar import INTEGER, PhysicalValue, SqlType
@@ -98,6 +99,10 @@ class FakeSession:
     def __post_init__(self) -> None:
         self.calls: list[Any] = []
         self.owed: list[tuple[OnOutcome, Outcome]] = []
+        self.long_texts: set[str] = set()
+        """Texts that are not parsed within the call."""
+        self.owed_texts: list[Callable[[SqlError | None], None]] = []
+        """What ends the parsing of those that are under way, with the error if any."""
         self.notices: list[FakeNotice] = []
         self.changes: list[tuple[str, str]] = []
         self.statements: dict[str, str] = {}
@@ -131,11 +136,15 @@ class FakeSession:
     def reported_parameters(self) -> dict[str, str]:
         return {"server_version": "15.0 (layby)", "client_encoding": "UTF8"}
 
-    def parse_script(self, sql: str) -> list[str]:
+    def parse_script(self, sql: str, on_parsed: Callable[[Script | SqlError], None]) -> Script | None:
         self.calls.append(("script", sql))
         if sql == "syntax error":
             raise SqlError("42601", 'syntax error at or near "syntax"', position=1)
-        return [part.strip() for part in sql.split(";") if part.strip()]
+        script = deque(part.strip() for part in sql.split(";") if part.strip())
+        if sql in self.long_texts:
+            self.owed_texts.append(lambda error: on_parsed(error or script))
+            return None
+        return script
 
     def execute_statement(
         self, parsed: Any, encoder_for: EncoderFor, on_outcome: OnOutcome
@@ -143,11 +152,17 @@ class FakeSession:
         self.calls.append(("run", parsed))
         return self._answer(parsed, encoder_for, on_outcome)
 
-    def prepare(self, name: str, sql: str, param_oids: Sequence[int]) -> None:
+    def prepare(
+        self, name: str, sql: str, param_oids: Sequence[int], on_prepared: Callable[[SqlError | None], None]
+    ) -> bool:
         self.calls.append(("prepare", name, sql, tuple(param_oids)))
         if sql == "syntax error":
             raise SqlError("42601", 'syntax error at or near "syntax"', position=1)
         self.statements[name] = sql
+        if sql in self.long_texts:
+            self.owed_texts.append(on_prepared)
+            return False
+        return True
 
     def describe_statement(self, name: str) -> tuple[tuple[SqlType, ...], ResultDesc | None]:
         if name not in self.statements:

@@ -14,8 +14,8 @@ from layby.peek.answer import PeekResponse, RowEncoder
 from layby.peek.pending import Asker, PendingPeek
 from layby.peek.profile import PeekProfile
 from layby.peek.scan import PeekSpec
-from layby.sql.instantiate import instantiate, instantiate_series, instantiate_values
-from layby.sql.plan import SelectPlan, SeriesSource, TableSource
+from layby.sql.instantiate import instantiate, instantiate_columns, instantiate_series, instantiate_values
+from layby.sql.plan import ColumnsSource, SelectPlan, SeriesSource, TableSource
 from layby.trace.batch import Batch
 from layby.trace.bundle import Snapshot
 from layby.trace.series import constant_batch, series_batch
@@ -81,6 +81,10 @@ def read(
         name = "generate_series"
         start, stop, step = instantiate_series(source, params, environment)
         target = (series_batch(start, stop, step, source.type),)
+    elif isinstance(source, ColumnsSource):
+        name = "values"
+        columns = instantiate_columns(source, params, environment)
+        target = (constant_batch(columns, source.types, source.count),)
     else:
         name = "values"
         columns = instantiate_values(source, params, environment)

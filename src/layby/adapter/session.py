@@ -3,14 +3,25 @@
 from __future__ import annotations
 
 import logging
+from collections import deque
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Protocol
 
 from layby.adapter import ddl, dml, settings, signals
 from layby.adapter.execution import Execution
 from layby.adapter.literals import ShapedStatement, suits
 from layby.adapter.locks import LockMode
+from layby.adapter.long_texts import (
+    LONGEST_AT_ONCE,
+    LongScript,
+    LongStatement,
+    ScriptPart,
+    in_failed_block,
+    moved,
+    plan_apart,
+    split_apart,
+)
 from layby.adapter.outcome import (
     CommandOutcome,
     EncoderFor,
@@ -62,11 +73,23 @@ class Notice:
     hint: str | None = None
 
 
+class Script(Protocol):
+    """The statements of a simple query that have not been run."""
+
+    def __len__(self) -> int: ...
+
+    def popleft(self) -> ParsedStatement | ShapedStatement | ScriptPart:
+        """Take the next off."""
+
+    def clear(self) -> None:
+        """Run no more."""
+
+
 @dataclass(slots=True)
 class _Prepared:
     """A prepared statement; `parsed` is None for an empty text. `planned` may be of an older catalog."""
 
-    parsed: ParsedStatement | None
+    parsed: ParsedStatement | LongStatement | None
     param_types: tuple[SqlType | None, ...]
     planned: PlannedStatement | None
 
@@ -148,31 +171,58 @@ class Session:
 
     # Statements and portals
 
-    def parse_script(self, sql: str) -> Sequence[ParsedStatement | ShapedStatement]:
-        """Return the statements of a simple query's text; raises SqlError 42601."""
-        return self.coordinator.statements.parse_simple(sql)
+    def parse_script(self, sql: str, on_parsed: Callable[[Script | SqlError], None]) -> Script | None:
+        """Return the statements of a simple query's text, or for a long one None, and call back later.
 
-    def prepare(self, name: str, sql: str, param_oids: Sequence[int]) -> None:
-        """Make a prepared statement of one statement's text; raises what parsing and planning raise."""
+        Raises, or calls back with, SqlError 42601.
+        """
+        if len(sql) <= LONGEST_AT_ONCE:
+            return deque(self.coordinator.statements.parse_simple(sql))
+
+        def ended(outcome: Outcome) -> None:
+            on_parsed(outcome.error if isinstance(outcome, FailureOutcome) else parts[0])
+
+        def split(script: LongScript) -> None:
+            parts.append(script)
+            execution.finish(CommandOutcome(""))
+
+        parts: list[LongScript] = []
+        execution = self._begin_execution(ended)
+        execution.attempt(lambda: split_apart(self, sql, execution, split))
+        outcome = self._deferred(execution)
+        if isinstance(outcome, FailureOutcome):
+            raise outcome.error
+        return None
+
+    def prepare(
+        self,
+        name: str,
+        sql: str,
+        param_oids: Sequence[int],
+        on_prepared: Callable[[SqlError | None], None],
+    ) -> bool:
+        """Make a prepared statement of one statement's text; raises what parsing and planning raise.
+
+        Returns False for a long text, and calls back later, with what was raised.
+        """
         if name and name in self._prepared:
             raise SqlError("42P05", f'prepared statement "{name}" already exists')
         self._prepared.pop(name, None)
+        if len(sql) > LONGEST_AT_ONCE:
+            self._prepare_apart(name, sql, param_oids, on_prepared)
+            return False
         statements = self.coordinator.statements.parse(sql)
         if len(statements) > 1:
             raise SqlError("42601", "cannot insert multiple commands into a prepared statement")
-        types: list[SqlType | None] = []
-        for oid in param_oids:
-            type_ = None if oid == 0 else BY_OID.get(oid)
-            if oid and type_ is None:
-                type_ = settings.parameter_type(oid)
-            types.append(None if type_ is UNKNOWN else type_)
-        prepared = _Prepared(statements[0] if statements else None, tuple(types), None)
-        if prepared.parsed is not None:
-            self._refuse_in_failed_block(prepared.parsed)
+        types = _parameter_types(param_oids)
+        prepared = _Prepared(statements[0] if statements else None, types, None)
+        if statements:
+            self._refuse_in_failed_block(statements[0])
             prepared.planned = self.coordinator.statements.plan(
-                prepared.parsed, self.coordinator.catalog_for(self.transaction), prepared.param_types
+                statements[0], self.coordinator.catalog_for(self.transaction), types
             )
         self._prepared[name] = prepared
+        return True
 
     def describe_statement(self, name: str) -> tuple[tuple[SqlType, ...], ResultDesc | None]:
         """Return a statement's parameter types and result columns; raises SqlError 26000."""
@@ -221,11 +271,13 @@ class Session:
 
     def execute_statement(
         self,
-        parsed: ParsedStatement | ShapedStatement,
+        parsed: ParsedStatement | ShapedStatement | ScriptPart,
         encoder_for: EncoderFor,
         on_outcome: Callable[[Outcome], None],
     ) -> Outcome | None:
         """Run one statement of a script."""
+        if isinstance(parsed, ScriptPart):
+            return self._execute_part(parsed, encoder_for, on_outcome)
         statements = self.coordinator.statements
         try:
             self._refuse_in_failed_block(parsed)
@@ -252,6 +304,8 @@ class Session:
                 return CommandOutcome("")
             self._refuse_in_failed_block(found.prepared.parsed)
             planned = self._planned(found.prepared)
+            if isinstance(found.prepared.parsed, LongStatement) and self._is_stale(planned):
+                return self._execute_stale(found, encoder_for, on_outcome)
         except SqlError as error:
             return self._failed(error)
         if planned is None:
@@ -421,12 +475,104 @@ class Session:
     ) -> Outcome | None:
         execution = self._begin_execution(on_outcome)
         execution.attempt(lambda: self._dispatch(planned.plan, params, encoder_for, execution))
+        return self._deferred(execution)
+
+    def _deferred(self, execution: Execution) -> Outcome | None:
+        """Return the outcome that an execution has come to in the call that began it, if it has."""
         outcome = execution.defer()
         if not execution.ended:
             self._start_timeout(execution)
         elif isinstance(outcome, FailureOutcome):
             self.fail()
         return outcome
+
+    # Long texts
+
+    def _execute_part(
+        self, part: ScriptPart, encoder_for: EncoderFor, on_outcome: Callable[[Outcome], None]
+    ) -> Outcome | None:
+        """Run one statement of a long script."""
+        coordinator = self.coordinator
+        if len(part.text) <= LONGEST_AT_ONCE:
+
+            def placed(outcome: Outcome) -> Outcome:
+                if isinstance(outcome, FailureOutcome):
+                    moved(outcome.error, part.offset)
+                return outcome
+
+            try:
+                (parsed,) = coordinator.statements.parse_simple(part.text)
+            except SqlError as error:
+                return placed(self._failed(error))
+            outcome = self.execute_statement(parsed, encoder_for, lambda o: on_outcome(placed(o)))
+            return None if outcome is None else placed(outcome)
+
+        def planned(_kind: str, found: PlannedStatement | None) -> None:
+            if found is not None:
+                self._run_planned(found, encoder_for, execution)
+
+        execution = self._begin_execution(on_outcome)
+        self.query = part.text
+        ready = part.planned
+        if ready is not None and part.base is coordinator.catalog:
+            execution.attempt(lambda: self._run_planned(ready, encoder_for, execution))
+        else:
+            execution.attempt(lambda: plan_apart(self, part.text, (), execution, planned, part.offset))
+        return self._deferred(execution)
+
+    def _run_planned(self, planned: PlannedStatement, encoder_for: EncoderFor, execution: Execution) -> None:
+        execution.cancel = None
+        if planned.params:
+            raise SqlError("42P02", "there is no parameter $1")
+        self._dispatch(planned.plan, (), encoder_for, execution)
+
+    def _prepare_apart(
+        self,
+        name: str,
+        sql: str,
+        param_oids: Sequence[int],
+        on_prepared: Callable[[SqlError | None], None],
+    ) -> None:
+        types = _parameter_types(param_oids)
+
+        def ended(outcome: Outcome) -> None:
+            on_prepared(outcome.error if isinstance(outcome, FailureOutcome) else None)
+
+        def planned(kind: str, found: PlannedStatement | None) -> None:
+            statement = None if found is None else LongStatement(sql, kind)
+            self._prepared[name] = _Prepared(statement, types, found)
+            execution.finish(CommandOutcome(""))
+
+        execution = self._begin_execution(ended)
+        execution.attempt(lambda: plan_apart(self, sql, types, execution, planned))
+        outcome = self._deferred(execution)
+        if isinstance(outcome, FailureOutcome):
+            raise outcome.error
+
+    def _execute_stale(
+        self, portal: _Portal, encoder_for: EncoderFor, on_outcome: Callable[[Outcome], None]
+    ) -> Outcome | None:
+        """Run a portal of a long text whose plan is of an older catalog, planned again apart."""
+        prepared, old = portal.prepared, portal.prepared.planned
+        assert prepared.parsed is not None
+        assert old is not None
+
+        def planned(_kind: str, fresh: PlannedStatement | None) -> None:
+            assert fresh is not None
+            execution.cancel = None
+            if fresh.columns != old.columns:
+                raise _result_changed()
+            prepared.planned = fresh
+            self._dispatch(fresh.plan, portal.params, encoder_for, execution)
+
+        execution = self._begin_execution(on_outcome)
+        text = self.query = prepared.parsed.text
+        execution.attempt(lambda: plan_apart(self, text, old.params, execution, planned))
+        return self._deferred(execution)
+
+    def _is_stale(self, planned: PlannedStatement | None) -> bool:
+        version = self.coordinator.catalog_for(self.transaction).version
+        return planned is not None and planned.catalog_version != version
 
     def _plan_shaped(self, shaped: ShapedStatement) -> tuple[PlannedStatement, tuple[PhysicalValue, ...]]:
         """Return the plan of a statement's shape and its literals, or the plan of its text and none."""
@@ -521,7 +667,7 @@ class Session:
         in_block = transaction is not None and transaction.explicit
         if plan.kind == "begin":
             if transaction is not None and transaction.failed:
-                raise _in_failed_block()
+                raise in_failed_block()
             if in_block:
                 self.notice("there is already a transaction in progress", "25001", "WARNING")
             else:
@@ -557,7 +703,7 @@ class Session:
         if kind == "rollback to":
             self._roll_back_to(transaction, name)
         elif transaction.failed:
-            raise _in_failed_block()
+            raise in_failed_block()
         elif kind == "savepoint":
             transaction.set_savepoint(name)
         else:
@@ -595,10 +741,10 @@ class Session:
         self.fail()
         return FailureOutcome(error)
 
-    def _refuse_in_failed_block(self, parsed: ParsedStatement | ShapedStatement) -> None:
+    def _refuse_in_failed_block(self, parsed: ParsedStatement | ShapedStatement | LongStatement) -> None:
         transaction = self.transaction
         if transaction is not None and transaction.failed and parsed.kind != "transaction_stmt":
-            raise _in_failed_block()
+            raise in_failed_block()
 
     def _statement(self, name: str) -> _Prepared:
         found = self._prepared.get(name)
@@ -614,16 +760,21 @@ class Session:
         return found
 
     def _planned(self, prepared: _Prepared) -> PlannedStatement | None:
-        """Return the plan under the catalog in force; raises SqlError 0A000 where the result changed."""
+        """Return the plan under the catalog in force; raises SqlError 0A000 where the result changed.
+
+        That of a long text as it is: it is made again when it is executed.
+        """
         planned = prepared.planned
         if planned is None or prepared.parsed is None:
             return None
+        if isinstance(prepared.parsed, LongStatement):
+            return planned
         catalog = self.coordinator.catalog_for(self.transaction)
         if planned.catalog_version != catalog.version:
             # The types of the parameters stay those that the client was told.
             fresh = self.coordinator.statements.plan(prepared.parsed, catalog, planned.params)
             if fresh.columns != planned.columns:
-                raise SqlError("0A000", "cached plan must not change result type")
+                raise _result_changed()
             prepared.planned = planned = fresh
         return planned
 
@@ -638,10 +789,19 @@ class Session:
             execution.timeout = self.coordinator.loop.call_later(timeout / 1000, expire)
 
 
-def _in_failed_block() -> SqlError:
-    return SqlError(
-        "25P02", "current transaction is aborted, commands ignored until end of transaction block"
-    )
+def _result_changed() -> SqlError:
+    return SqlError("0A000", "cached plan must not change result type")
+
+
+def _parameter_types(oids: Sequence[int]) -> tuple[SqlType | None, ...]:
+    """Return the types that a client declared, None where it left one open."""
+    types: list[SqlType | None] = []
+    for oid in oids:
+        type_ = None if oid == 0 else BY_OID.get(oid)
+        if oid and type_ is None:
+            type_ = settings.parameter_type(oid)
+        types.append(None if type_ is UNKNOWN else type_)
+    return tuple(types)
 
 
 def _written_by(plan: Plan) -> str | None:

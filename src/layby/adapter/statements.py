@@ -7,13 +7,14 @@ from collections.abc import Sequence
 from typing import Final
 
 from layby.adapter.literals import LONGEST, Shape, ShapedStatement, make_shape, read_literals, shape_text
+from layby.adapter.long_texts import LONGEST_AT_ONCE, PortableCatalog
 from layby.sql.catalog import Catalog
 from layby.sql.parse import ParsedStatement, parse_script
 from layby.sql.plan import PlannedStatement
 from layby.sql.planner import plan
 from layby.types.scalar import SqlType
 
-_LONGEST: Final = 8_192
+_LONGEST: Final = LONGEST_AT_ONCE
 """Characters of a text that is worth keeping: longer ones are bulk inserts, seen once."""
 
 _SCRIPTS: Final = 2_048
@@ -29,6 +30,7 @@ class StatementCache:
         self._scripts: OrderedDict[str, list[ParsedStatement]] = OrderedDict()
         self._shapes: OrderedDict[str, Shape | None] = OrderedDict()
         self._plans: OrderedDict[PlanKey, PlannedStatement] = OrderedDict()
+        self._portable: PortableCatalog | None = None
 
     def parse_simple(self, sql: str) -> Sequence[ParsedStatement | ShapedStatement]:
         """Return the statements of a simple query, one with literals as one of its shape where it can be.
@@ -40,6 +42,12 @@ class StatementCache:
             if shaped is not None:
                 return (shaped,)
         return self.parse(sql)
+
+    def portable(self, catalog: Catalog) -> PortableCatalog:
+        """Return a catalog as it goes out with jobs, the same for the same catalog."""
+        if self._portable is None or self._portable.catalog is not catalog:
+            self._portable = PortableCatalog(catalog)
+        return self._portable
 
     def _shaped(self, sql: str) -> ShapedStatement | None:
         text = shape_text(sql)

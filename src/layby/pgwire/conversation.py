@@ -11,7 +11,7 @@ import logging
 from collections import deque
 from collections.abc import Callable
 from functools import partial
-from typing import Any, Final
+from typing import Final, TypeVar
 
 from layby.adapter.outcome import (
     CommandOutcome,
@@ -28,11 +28,13 @@ from layby.pgwire.codec import ProtocolError
 from layby.pgwire.output import Output
 from layby.pgwire.parameters import read_parameters
 from layby.pgwire.portal import Portal, fetch_tag
-from layby.pgwire.session import Session
+from layby.pgwire.session import Script, Session
 from layby.pgwire.shape import EncoderChoice, Shapes, column_formats
 from layby.pgwire.stream import AnswerStream
 
 _logger: Final = logging.getLogger(__name__)
+
+_Owed = TypeVar("_Owed")
 
 
 class Conversation:
@@ -77,7 +79,7 @@ class Conversation:
         self._portals: dict[str, Portal] = {}
         self._executing: Portal
         """The portal whose outcome the session owes."""
-        self.script: deque[Any] | None = None
+        self.script: Script | None = None
         """The statements of the simple query under way that have not been run; empty once only its Sync is
         left to do."""
         self.sink: CopyInSink | None = None
@@ -186,14 +188,28 @@ class Conversation:
 
     def _query(self, body: bytes) -> None:
         try:
-            self.script = deque(self._session.parse_script(codec.read_string(body)))
+            script = self._session.parse_script(codec.read_string(body), self._on_parsed)
         except ProtocolError:
             raise
         except SqlError as error:
             self.script = deque()
             self._script_failed(error)
             return
-        if not self.script:
+        if script is None:
+            self.script = deque()
+            self.pending = True
+        else:
+            self._parsed(script)
+
+    def _on_parsed(self, script: Script | SqlError) -> None:
+        self._arrived(self._parsed, script)
+
+    def _parsed(self, script: Script | SqlError) -> None:
+        if isinstance(script, SqlError):
+            self._script_failed(script)
+            return
+        self.script = script
+        if not script:
             self._output.add(backend.EMPTY_QUERY)
 
     def _on_statement(self, outcome: Outcome) -> None:
@@ -255,8 +271,10 @@ class Conversation:
             self._describe(*codec.read_target(body))
         elif kind == codec.PARSE:
             name, sql, oids = codec.read_parse(body)
-            session.prepare(name, sql, oids)
-            output.add(backend.PARSE_COMPLETE)
+            if session.prepare(name, sql, oids, self._on_prepared):
+                output.add(backend.PARSE_COMPLETE)
+            else:
+                self.pending = True
         elif kind == codec.CLOSE:
             which, name = codec.read_target(body)
             if which == ord("S"):
@@ -269,6 +287,15 @@ class Conversation:
             output.confirm()
             output.flush()
         # What is left is COPY data on its way when its copy failed; as in PostgreSQL it is ignored.
+
+    def _on_prepared(self, error: SqlError | None) -> None:
+        self._arrived(self._prepared, error)
+
+    def _prepared(self, error: SqlError | None) -> None:
+        if error is not None:
+            self._extended_failed(error)
+        else:
+            self._output.add(backend.PARSE_COMPLETE)
 
     def _describe(self, which: int, name: str) -> None:
         output, session = self._output, self._session
@@ -491,8 +518,8 @@ class Conversation:
         self._output.add(backend.error_response(error))
         self._output.flush()
 
-    def _arrived(self, done: Callable[[Outcome], None], outcome: Outcome) -> None:
-        """Take an outcome that the session owed, and go on."""
+    def _arrived(self, done: Callable[[_Owed], None], outcome: _Owed) -> None:
+        """Take what the session owed, and go on."""
         if self._on_ready is _nothing:
             return
         self.pending = False

@@ -39,6 +39,18 @@ class Notice(Protocol):
         """What to do about it."""
 
 
+class Script(Protocol):
+    """The statements of a simple query that have not been run."""
+
+    def __len__(self) -> int: ...
+
+    def popleft(self) -> Any:
+        """Take the next off."""
+
+    def clear(self) -> None:
+        """Run no more."""
+
+
 class Session(Protocol):
     """One client's session. `execute_…` and `sync` return the outcome, or None and call back later, once.
 
@@ -62,16 +74,18 @@ class Session(Protocol):
     def reported_parameters(self) -> dict[str, str]:
         """Return the parameters that a client is told at its start."""
 
-    def parse_script(self, sql: str) -> Sequence[Any]:
-        """Return the statements of a simple query's text."""
+    def parse_script(self, sql: str, on_parsed: Callable[[Script | SqlError], None]) -> Script | None:
+        """Return the statements of a simple query's text, or None and call back later, once."""
 
     def execute_statement(
         self, parsed: Any, encoder_for: EncoderFor, on_outcome: OnOutcome
     ) -> Outcome | None:
         """Run one statement of a script."""
 
-    def prepare(self, name: str, sql: str, param_oids: Sequence[int]) -> None:
-        """Make a prepared statement."""
+    def prepare(
+        self, name: str, sql: str, param_oids: Sequence[int], on_prepared: Callable[[SqlError | None], None]
+    ) -> bool:
+        """Make a prepared statement, or return False and call back later, once, with the error if any."""
 
     def describe_statement(self, name: str) -> tuple[tuple[SqlType, ...], ResultDesc | None]:
         """Return a statement's parameter types and result columns."""

@@ -12,6 +12,7 @@ from layby.expr.scalar import Expr, Literal
 from layby.sql.catalog import Index
 from layby.sql.plan import (
     BoundTemplate,
+    ColumnsSource,
     CopyPlan,
     DeletePlan,
     ExplainPlan,
@@ -83,6 +84,8 @@ def _operation(plan: SelectPlan) -> str:
             return f"{verb} index {index.name} on {table.name}"
         case ValuesSource(rows=rows, types=types):
             return f"Values: {len(rows)} rows" if types else "Result"
+        case ColumnsSource(count=count):
+            return f"Values: {count} rows"
         case SeriesSource(start=start, stop=stop, step=step):
             args = ", ".join(sql_text(e, ()) for e in (start, stop, step))
             return f"Series from generate_series({args})"
@@ -94,7 +97,7 @@ def _input_names(plan: SelectPlan) -> Sequence[str]:
             return table.desc.names
         case TableSource(table=table, index=Index(stored=stored)):
             return tuple(sql_text(e, table.desc.names) for e in stored)
-        case ValuesSource(types=types):
+        case ValuesSource(types=types) | ColumnsSource(types=types):
             return tuple(f"column{i + 1}" for i in range(len(types)))
         case _:
             return ("generate_series",)

@@ -17,7 +17,15 @@ from layby.expr.mfp import Mfp
 from layby.expr.scalar import Expr, Literal, Param, SessionValue, walk, with_values
 from layby.sql.catalog import Index
 from layby.sql.fit import LIMITS, MISS, Miss, fit_bound, fit_equal
-from layby.sql.plan import BoundTemplate, RangeTemplate, SelectPlan, SeriesSource, TableSource, ValuesSource
+from layby.sql.plan import (
+    BoundTemplate,
+    ColumnsSource,
+    RangeTemplate,
+    SelectPlan,
+    SeriesSource,
+    TableSource,
+    ValuesSource,
+)
 from layby.trace.constraints import Bound, Constraints, KeyRange
 from layby.types.column import Column, column_from_values
 from layby.types.ordering import Ordering
@@ -61,6 +69,21 @@ def instantiate_values(source: ValuesSource, params: Params, session: Session) -
         cells = [row[at] for row in source.rows]
         values = [c.value if isinstance(c, Literal) else constant_value(c, params, session) for c in cells]
         columns.append(column_from_values(type_, values))
+    return tuple(columns)
+
+
+def instantiate_columns(source: ColumnsSource, params: Params, session: Session) -> tuple[Column, ...]:
+    """Evaluate a source's cells to columns; a cell that stands there many times is evaluated once."""
+    columns = []
+    for type_, cells in zip(source.types, source.columns, strict=True):
+        if isinstance(cells, Column):
+            columns.append(cells)
+            continue
+        known: dict[int, PhysicalValue] = {}
+        for cell in cells:
+            if id(cell) not in known:
+                known[id(cell)] = constant_value(cell, params, session)
+        columns.append(column_from_values(type_, [known[id(cell)] for cell in cells]))
     return tuple(columns)
 
 

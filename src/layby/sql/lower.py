@@ -12,6 +12,7 @@ from layby.sql import access
 from layby.sql.catalog import Index
 from layby.sql.conditions import conjuncts, constant
 from layby.sql.plan import (
+    ColumnsSource,
     RangeTemplate,
     SelectPlan,
     SeriesSource,
@@ -112,7 +113,7 @@ def _arity(source: Source) -> int:
             return len(table.desc.columns)
         case TableSource(index=Index(stored=stored)):
             return len(stored)
-        case ValuesSource(types=types):
+        case ValuesSource(types=types) | ColumnsSource(types=types):
             return len(types)
         case _:
             return 1

@@ -38,13 +38,15 @@ class ParsedStatement:
     """One statement of a script.
 
     `text` is its slice of the script, `node` the statement's message, `kind` its name in the grammar
-    (`select_stmt`, ...). Locations in the tree count bytes of `source`, the whole script.
+    (`select_stmt`, ...). `location`, where it begins, and the locations in the tree count bytes of `source`,
+    the whole script.
     """
 
     text: str
     kind: str
     node: Node
     source: str
+    location: int
 
     def position(self, location: int) -> int | None:
         """Turn a byte location of the tree into a character position from 1; None where it is unknown."""
@@ -74,8 +76,10 @@ def parse_script(sql: str) -> list[ParsedStatement]:
         start = entry.stmt_location
         stop = start + entry.stmt_len if entry.stmt_len else len(raw)
         kind = entry.stmt.WhichOneof("node")
-        text = raw[start:stop].decode().strip()
-        statements.append(ParsedStatement(text, kind, getattr(entry.stmt, kind), sql))
+        text = raw[start:stop].decode()
+        begun = text.lstrip()
+        start += len(text[: len(text) - len(begun)].encode())
+        statements.append(ParsedStatement(begun.rstrip(), kind, getattr(entry.stmt, kind), sql, start))
     return statements
 
 

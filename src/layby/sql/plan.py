@@ -14,6 +14,7 @@ from layby.expr.finishing import OrderKey
 from layby.expr.mfp import Mfp
 from layby.expr.scalar import Expr
 from layby.sql.catalog import Index, IndexKey, Table
+from layby.types.column import Column
 from layby.types.relation import ColumnDesc, RelationDesc
 from layby.types.scalar import SqlType
 
@@ -38,6 +39,15 @@ class ValuesSource:
 
 
 @dataclass(frozen=True, slots=True)
+class ColumnsSource:
+    """The rows of a long VALUES list by columns: constants as a column, anything else as its cells."""
+
+    columns: tuple[Column | tuple[Expr, ...], ...]
+    types: tuple[SqlType, ...]
+    count: int
+
+
+@dataclass(frozen=True, slots=True)
 class SeriesSource:
     """`generate_series(start, stop, step)` over integers or bigints: one column of `type`."""
 
@@ -47,7 +57,7 @@ class SeriesSource:
     type: SqlType
 
 
-Source = TableSource | ValuesSource | SeriesSource
+Source = TableSource | ValuesSource | ColumnsSource | SeriesSource
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,0 +1,262 @@
+"""Long statement texts: parsed and planned apart, as a pass over one would hold the serving loop up.
+
+A script is split first, then each of its statements is planned when its turn comes, since one before may
+create what it names: a short one on the loop, a long one apart. A script of one statement is planned in the
+job that parses it.
+"""
+
+from __future__ import annotations
+
+import pickle
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any, Final
+
+import numpy as np
+from numpy.typing import NDArray
+
+from layby.adapter.execution import Execution
+from layby.errors import SqlError
+from layby.memory.arena import Arena
+from layby.sql.catalog import Catalog
+from layby.sql.pack import PackedPlan, pack
+from layby.sql.parse import ParsedStatement, parse_script
+from layby.sql.plan import PlannedStatement
+from layby.sql.planner import plan
+from layby.types.column import Column
+from layby.types.scalar import SqlType
+
+if TYPE_CHECKING:
+    from layby.adapter.session import Session
+
+LONGEST_AT_ONCE: Final = 8_192
+"""Characters of a text up to which it is parsed and planned on the loop: 3 to 5 ms for the densest lists, and
+as long as a text whose plan is kept for its next coming. To plan apart takes a hand-over more, 0.3 ms."""
+
+
+def in_failed_block() -> SqlError:
+    """Return the error for a statement in a block that has failed."""
+    return SqlError(
+        "25P02", "current transaction is aborted, commands ignored until end of transaction block"
+    )
+
+
+class PortableCatalog:
+    """A catalog that is pickled once, however many jobs it goes out with."""
+
+    __slots__ = ("_data", "catalog")
+
+    def __init__(self, catalog: Catalog) -> None:
+        self.catalog = catalog
+        self._data: bytes | None = None
+
+    def __reduce__(self) -> tuple[Callable[[bytes], PortableCatalog], tuple[bytes]]:
+        """Pickle without what makes the rows of system relations: a plan is made without them."""
+        data = self._data
+        if data is None:
+            tables = {
+                key: table if table.rows is None else replace(table, rows=_rows_elsewhere)
+                for key, table in self.catalog.tables.items()
+            }
+            data = self._data = pickle.dumps(Catalog(self.catalog.version, tables), pickle.HIGHEST_PROTOCOL)
+        return _arrived_catalog, (data,)
+
+
+def _arrived_catalog(data: bytes) -> PortableCatalog:
+    catalog: Catalog = pickle.loads(data)
+    return PortableCatalog(catalog)
+
+
+def _rows_elsewhere() -> tuple[Column, ...]:
+    """Stand in for what makes the rows of a system relation, in a process that only plans."""
+    raise AssertionError("a system relation is read on the serving loop")
+
+
+@dataclass(frozen=True, slots=True)
+class LongStatement:
+    """A prepared statement of a long text: only its plan is kept. `kind` is its name in the grammar."""
+
+    text: str
+    kind: str
+
+
+@dataclass(frozen=True, slots=True)
+class PlannedApart:
+    """What planning a text apart came to: the plan, None for an empty text."""
+
+    kind: str
+    packed: PackedPlan | None
+
+
+@dataclass(frozen=True, slots=True)
+class PlanText:
+    """Parses and plans the text of one statement; in a failed block, only one that ends it."""
+
+    text: str
+    catalog: PortableCatalog
+    types: tuple[SqlType | None, ...]
+    failed: bool
+
+    def __call__(self, arena: Arena) -> PlannedApart:
+        """Return the plan; raises what parsing and planning raise, and 42601 for several statements."""
+        statements = parse_script(self.text)
+        if len(statements) > 1:
+            raise SqlError("42601", "cannot insert multiple commands into a prepared statement")
+        if not statements:
+            return PlannedApart("", None)
+        return _planned(statements[0], self.catalog, self.types, arena, failed=self.failed)
+
+
+@dataclass(frozen=True, slots=True)
+class SplitText:
+    """A script's statements: where they begin and end, in characters; `only` is the plan of a sole one."""
+
+    starts: NDArray[np.int64]
+    stops: NDArray[np.int64]
+    only: PlannedApart | None
+
+
+@dataclass(frozen=True, slots=True)
+class SplitScript:
+    """Parses a script, and plans its statement where it is but one."""
+
+    text: str
+    catalog: PortableCatalog
+    failed: bool
+
+    def __call__(self, arena: Arena) -> SplitText:
+        """Return the statements' places; raises what parsing and planning a sole statement raise."""
+        statements = parse_script(self.text)
+        raw = self.text.encode()
+        starts = np.empty(len(statements), np.int64)
+        characters = location = 0
+        for number, statement in enumerate(statements):
+            characters += len(raw[location : statement.location].decode())
+            location = statement.location
+            starts[number] = characters
+        stops = starts + np.array([len(s.text) for s in statements], np.int64)
+        only = None
+        if len(statements) == 1:
+            only = _planned(statements[0], self.catalog, (), arena, failed=self.failed)
+        return SplitText(starts, stops, only)
+
+
+def _planned(
+    statement: ParsedStatement,
+    catalog: PortableCatalog,
+    types: Sequence[SqlType | None],
+    arena: Arena,
+    *,
+    failed: bool,
+) -> PlannedApart:
+    if failed and statement.kind != "transaction_stmt":
+        raise in_failed_block()
+    return PlannedApart(statement.kind, pack(plan(statement, catalog.catalog, types), arena))
+
+
+@dataclass(slots=True)
+class ScriptPart:
+    """A statement of a long script; `offset` are the script's characters before it."""
+
+    text: str
+    offset: int
+    planned: PlannedStatement | None = None
+    """Its plan, where it is the script's only statement."""
+    base: Catalog | None = None
+    """The catalog in force when that was made."""
+
+
+class LongScript:
+    """The statements of a long script that have not been run."""
+
+    __slots__ = ("_at", "_only", "_split", "_text")
+
+    def __init__(self, text: str, split: SplitText, only: ScriptPart | None) -> None:
+        self._text = text
+        self._split = split
+        self._only = only
+        self._at = 0
+
+    def __len__(self) -> int:
+        return len(self._split.starts) - self._at
+
+    def popleft(self) -> ScriptPart:
+        """Take the next statement off."""
+        at = self._at
+        self._at += 1
+        if self._only is not None:
+            part, self._only = self._only, None
+            return part
+        start, stop = int(self._split.starts[at]), int(self._split.stops[at])
+        return ScriptPart(self._text[start:stop], start)
+
+    def clear(self) -> None:
+        """Run no more."""
+        self._at = len(self._split.starts)
+        self._only = None
+
+
+def moved(error: SqlError, offset: int) -> SqlError:
+    """Return the error of a statement with its position in the script that the statement is part of."""
+    if error.position is not None:
+        error.position += offset
+    return error
+
+
+def split_apart(
+    session: Session, text: str, execution: Execution, then: Callable[[LongScript], None]
+) -> None:
+    """Have a script split, and a sole statement planned; `then` is called in an attempt of `execution`."""
+    coordinator = session.coordinator
+    base = coordinator.catalog
+    catalog = coordinator.catalog_for(session.transaction)
+
+    def split(result: Any) -> None:
+        if not isinstance(result, SplitText):
+            raise result
+        only = result.only
+        part = None
+        if only is not None and only.packed is not None:
+            part = ScriptPart(text, 0)
+            if coordinator.catalog is base:
+                part.planned, part.base = only.packed.unpack(catalog), base
+        then(LongScript(text, result, part))
+
+    execution.cancel = execution.fail
+    job = SplitScript(text, coordinator.statements.portable(catalog), _has_failed(session))
+    coordinator.run_apart(job, lambda result: execution.attempt(lambda: split(result)))
+
+
+def plan_apart(
+    session: Session,
+    text: str,
+    types: Sequence[SqlType | None],
+    execution: Execution,
+    then: Callable[[str, PlannedStatement | None], None],
+    offset: int = 0,
+) -> None:
+    """Have a statement planned, again where the catalog changes meanwhile.
+
+    `then` gets its kind and plan, in an attempt of `execution`; "" and None for an empty text.
+    """
+    coordinator = session.coordinator
+    base = coordinator.catalog
+    catalog = coordinator.catalog_for(session.transaction)
+
+    def planned(result: Any) -> None:
+        if isinstance(result, SqlError):
+            raise moved(result, offset)
+        if not isinstance(result, PlannedApart):
+            raise result
+        if coordinator.catalog is not base:
+            plan_apart(session, text, types, execution, then, offset)
+        else:
+            then(result.kind, None if result.packed is None else result.packed.unpack(catalog))
+
+    execution.cancel = execution.fail
+    job = PlanText(text, coordinator.statements.portable(catalog), tuple(types), _has_failed(session))
+    coordinator.run_apart(job, lambda result: execution.attempt(lambda: planned(result)))
+
+
+def _has_failed(session: Session) -> bool:
+    return session.transaction is not None and session.transaction.failed

@@ -1,0 +1,123 @@
+"""Packing: a plan made in another process as the bytes that it crosses in, few however long the statement is.
+
+The reader of the bytes is the serving loop, to which a tree with a node for each value of a long VALUES list
+would be a pass over them: a second for 100,000 rows of two. So the values go into columns first, which cross
+beside the bytes, by reference where they lie in an arena; tables and indexes go by name, and become those of
+the reader's own catalog.
+"""
+
+from __future__ import annotations
+
+import io
+import pickle
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from typing import Any, cast
+
+from layby.expr.scalar import Expr, Literal
+from layby.memory.arena import Arena
+from layby.sql.catalog import Catalog, Index, Table
+from layby.sql.parse import too_deep
+from layby.sql.plan import (
+    ColumnsSource,
+    CopyPlan,
+    DeletePlan,
+    ExplainPlan,
+    InsertPlan,
+    Plan,
+    PlannedStatement,
+    SelectPlan,
+    UpdatePlan,
+    ValuesSource,
+)
+from layby.types.column import Column, column_from_values
+from layby.types.scalar import SqlType
+
+
+@dataclass(frozen=True, slots=True)
+class PackedPlan:
+    """A planned statement that can be pickled: all but its columns, and the columns."""
+
+    data: bytes
+    columns: tuple[Column, ...]
+
+    def unpack(self, catalog: Catalog) -> PlannedStatement:
+        """Return the plan, its tables those of the catalog that it was made under."""
+        reader = _Unpickler(io.BytesIO(self.data), self.columns, catalog)
+        return cast("PlannedStatement", reader.load())
+
+
+def pack(planned: PlannedStatement, arena: Arena) -> PackedPlan:
+    """Pack a plan that has not been executed yet; raises SqlError 54001 where it nests too deep for it."""
+    planned = replace(planned, plan=_in_columns(planned.plan))
+    out = io.BytesIO()
+    writer = _Pickler(out, arena)
+    try:
+        writer.dump(planned)
+    except RecursionError:
+        raise too_deep() from None
+    return PackedPlan(out.getvalue(), tuple(writer.columns))
+
+
+def _in_columns(plan: Plan) -> Plan:
+    """Return a plan with the rows of its VALUES list in columns."""
+    match plan:
+        case SelectPlan(source=ValuesSource(rows=rows, types=types)) if types and rows:
+            columns = tuple(_column(type_, [r[at] for r in rows]) for at, type_ in enumerate(types))
+            return replace(plan, source=ColumnsSource(columns, types, len(rows)))
+        case InsertPlan() | UpdatePlan() | DeletePlan():
+            return replace(plan, select=cast("SelectPlan", _in_columns(plan.select)))
+        case CopyPlan(select=SelectPlan() as select):
+            return replace(plan, select=cast("SelectPlan", _in_columns(select)))
+        case ExplainPlan():
+            return replace(plan, target=_in_columns(plan.target))
+    return plan
+
+
+def _column(type_: SqlType, cells: Sequence[Expr]) -> Column | tuple[Expr, ...]:
+    """Return the cells as a column, or as they are where one is no constant, what is equal as one object."""
+    values = [cell.value for cell in cells if isinstance(cell, Literal)]
+    if len(values) == len(cells):
+        return column_from_values(type_, values)
+    known: dict[tuple[type[Expr], str], Expr] = {}
+    # By their text, since 0.0 equals -0.0, and 1 equals true.
+    return tuple(known.setdefault((type(cell), repr(cell)), cell) for cell in cells)
+
+
+class _Pickler(pickle.Pickler):
+    """Writes columns, tables and indexes as references."""
+
+    def __init__(self, out: io.BytesIO, arena: Arena) -> None:
+        super().__init__(out, protocol=pickle.HIGHEST_PROTOCOL)
+        self._arena = arena
+        self.columns: list[Column] = []
+
+    def persistent_id(self, obj: Any) -> Any:
+        """Return the reference to an object, None for one that is written as it is."""
+        if isinstance(obj, Column):
+            self.columns.append(obj.place(self._arena))
+            return len(self.columns) - 1
+        if isinstance(obj, Table):
+            return obj.schema, obj.name, None
+        if isinstance(obj, Index):
+            return obj.table_id, None, obj.id
+        return None
+
+
+class _Unpickler(pickle.Unpickler):
+    """Resolves the references."""
+
+    def __init__(self, data: io.BytesIO, columns: tuple[Column, ...], catalog: Catalog) -> None:
+        super().__init__(data)
+        self._columns = columns
+        self._catalog = catalog
+
+    def persistent_load(self, pid: Any) -> Any:
+        """Return what a reference refers to."""
+        if isinstance(pid, int):
+            return self._columns[pid]
+        first, name, index_id = pid
+        if index_id is None:
+            return self._catalog.tables[first, name]
+        table = next(t for t in self._catalog.tables.values() if t.id == first)
+        return next(i for i in table.indexes if i.id == index_id)
