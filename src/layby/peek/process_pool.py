@@ -74,6 +74,8 @@ class _Walker:
         self.number = 0
         self.work: Work | None = None
         self.done: Callable[[], None] | None = None
+        self.walked = False
+        """It may owe notice of answers that are gone there, and has not been asked since."""
         self.progress: ControlPage | None = None
         """Where the process shows how far its walk is; None until it has told."""
         self.channel.send(Setup(page, slot, nice))
@@ -214,6 +216,8 @@ class ProcessWalkPool:
             self._died(walker)
         except Exception as error:
             log.exception("a walk could not be handed over")
+            for walk in work.walks:
+                walk.raised = True
             failed = Failed(InternalError(f"a walk could not be handed over: {error}"))
             self._over(walker, [failed] * len(work.walks))
 
@@ -240,7 +244,11 @@ class ProcessWalkPool:
         return cancel
 
     def _hard_stop(self, walker: _Walker, number: int) -> None:
-        if walker.work is not None and walker.number == number and not self._closed:
+        work = walker.work
+        if work is None or walker.number != number or self._closed:
+            return
+        # A pass goes on for those of its walks that are not cancelled; the last one to be sets a timer too.
+        if all(walk.cancelled for walk in work.walks):
             log.error("walk process %d did not stop within %g s, killed", walker.child.pid, self._hard_stop_s)
             walker.child.process.kill()
 
@@ -261,10 +269,11 @@ class ProcessWalkPool:
             log.exception("a message of walk process %d cannot be read", walker.child.pid)
             self._died(walker)
 
-    def _ended(self, walker: _Walker, ended: WalkEnded) -> None:
+    def _ended(self, walker: _Walker, ended: WalkEnded | None) -> None:
         work = walker.work
-        if work is None or ended.number != walker.number:
+        if work is None or ended is None or ended.number != walker.number:
             return
+        walker.walked = True
         self._survival.lives()
         for walk, result in zip(work.walks, ended.results, strict=True):
             walk.raised = result.raised
@@ -334,7 +343,7 @@ class ProcessWalkPool:
         self._hand_over()
 
     def _keep_house(self) -> None:
-        """Tell idle processes what is gone, so that they do not keep its memory."""
+        """Tell idle processes what is gone here, and have them tell it, so that nobody keeps its memory."""
         for walker in list(self._idle):
             if walker.channel.owes_notice:
                 try:

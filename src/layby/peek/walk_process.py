@@ -120,6 +120,9 @@ def run(channel: Channel) -> None:
     while True:
         request: WalkRequest | None = channel.receive()
         if request is None:
+            # Time for housekeeping: the server keeps the segments of answers until it is told.
+            if channel.owes_notice:
+                channel.send(None)
             continue
         walks = [
             Walk(part.scan, part.encoder, limits, _canceller(page, setup.slot, bit), stash=part.stash)
