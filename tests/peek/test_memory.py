@@ -3,10 +3,14 @@
 from __future__ import annotations
 
 import gc
+import logging
 from collections.abc import Callable
+from typing import cast
 
 import pytest
 
+from layby.expr.mfp import MfpKernel
+from layby.peek.answer import Failed
 from layby.peek.scan import PeekScan
 from tests.peek.harness import Harness, bundle_of, pairs
 
@@ -35,7 +39,27 @@ def cancelled_while_walking(harness: Harness) -> None:
     harness.settle()
 
 
-@pytest.mark.parametrize("end", [answered, refused, cancelled_in_the_queue, cancelled_while_walking])
+def raised_in_a_pass(harness: Harness) -> None:
+    harness.parameters.set("enable_compute_index_peek_shared_walks", "on")
+    harness.parameters.set("compute_index_peek_max_queued", "2")
+    harness.peek()
+    while not harness.pool.step():
+        pass
+    first, second = harness.pool.walks[0][0].walks
+    # What cannot be stepped raises in `step_together`, whose frame holds all scans of the pass.
+    first.scan._kernel = second.scan._kernel = cast("MfpKernel", 0)
+    logging.disable()  # a log record that a test keeps holds the frames
+    try:
+        harness.settle()
+    finally:
+        logging.disable(logging.NOTSET)
+    assert [a.error.sqlstate for a in harness.answers.values() if isinstance(a, Failed)] == ["XX000"] * 2
+
+
+ENDS = [answered, refused, cancelled_in_the_queue, cancelled_while_walking, raised_in_a_pass]
+
+
+@pytest.mark.parametrize("end", ENDS)
 def test_the_scan_of_an_ended_walk_is_free_without_the_garbage_collector(
     end: Callable[[Harness], None],
 ) -> None:

@@ -131,6 +131,28 @@ def test_a_slice_is_measured_and_the_next_one_made_to_fit() -> None:
     assert next_slice(0, 0.0) is None
 
 
+def test_a_lower_limit_reaches_a_quiet_walk_at_its_next_slice() -> None:
+    harness = quiet()
+    peek, _ = harness.peek(NOTHING)
+    assert peek.state is PeekState.QUIET
+    harness.parameters.set("compute_peek_row_iteration_limit", "200")
+    harness.turn()
+    assert error_of(harness.answers[peek]) == (
+        "54000",
+        'peek of "test" exceeds the row iteration limit of 200',
+    )
+
+
+def test_a_smaller_largest_size_reaches_a_quiet_walk_at_its_next_slice() -> None:
+    harness = quiet()
+    harness.parameters.set("max_result_size", "1MB")
+    peek, _ = harness.peek(spec(constraints=keys(*range(200, 400), 5)))
+    assert peek.state is PeekState.QUIET
+    harness.parameters.set("max_result_size", "10B")
+    harness.turn()
+    assert error_of(harness.answers[peek]) == ("54000", "result exceeds max size of 10 bytes")
+
+
 def test_a_quiet_walk_that_is_cancelled_stops_and_is_answered() -> None:
     harness = quiet()
     peek, _ = harness.peek(NOTHING)

@@ -14,6 +14,7 @@ from layby.peek.pending import PeekState
 from layby.peek.scan import CHUNK
 from layby.peek.shared_walk import SharedWalk
 from layby.trace.bundle import TraceBundle
+from layby.trace.cursor import Cursor
 from layby.types.ordering import DESCENDING
 from layby.types.scalar import BIGINT
 from tests.peek.harness import (
@@ -193,6 +194,24 @@ def test_a_scan_that_raises_in_a_pass_costs_itself_alone() -> None:
     assert error_of(harness.answers[broken])[0] == "XX000"
     assert len(rows_of(harness.answers[fine])) == 14
     assert harness.metrics.permits_in_use == 0
+
+
+def test_a_cursor_that_raises_in_a_pass_costs_its_walks_and_nothing_else(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    harness = sharing()
+    waiting = [harness.peek(spec(predicates=[equal(v)]))[0] for v in range(2)]
+    while not harness.pool.step():
+        pass
+
+    def burst(*_: object) -> None:
+        raise ZeroDivisionError("boom")
+
+    monkeypatch.setattr(Cursor, "advance", burst)
+    harness.settle()
+    assert [error_of(harness.answers[peek])[0] for peek in waiting] == ["XX000", "XX000"]
+    assert (harness.metrics.permits_in_use, harness.metrics.pinned_bytes) == (0, 0)
+    assert harness.metrics.walks_offloaded == 1
 
 
 def test_a_walk_still_in_its_error_phase_goes_alone() -> None:

@@ -65,6 +65,17 @@ def test_a_later_peek_does_not_overtake_one_that_waits_for_its_turn() -> None:
     assert (waiting.state, late.state) == (PeekState.WAITING, PeekState.WAITING)
 
 
+def test_a_peek_that_left_the_queue_keeps_nobody_from_a_turn() -> None:
+    harness = Harness(bundle_of(pairs(*TEN)), inline_budget=100, activation_budget=1)
+    harness.peek()
+    gone, _ = harness.peek()
+    assert gone.state is PeekState.WAITING
+    harness.worker.cancel(gone)
+    harness.turn()
+    _, response = harness.peek(lookup(1))  # type: ignore[arg-type]
+    assert rows_of(response) == [(1, 1)]
+
+
 def test_the_sweep_asks_for_the_next_activation_while_peeks_wait() -> None:
     harness = Harness(bundle_of(pairs(*TEN)), inline_budget=100, activation_budget=1)
     for _ in range(5):

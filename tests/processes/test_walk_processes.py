@@ -13,6 +13,7 @@ import pytest
 from layby.errors import InternalError
 from layby.memory import segment
 from layby.memory.segment import mapped_bytes
+from layby.peek.scan import PeekScan
 from tests.peek.harness import bundle_of, error_of, pairs, rows_of
 from tests.peek.pools import PoolHarness, Walks, walks_of
 from tests.peek.test_pool_conformance import HUNDRED, Long, send_endless
@@ -82,6 +83,46 @@ def test_a_walk_that_ignores_its_cancellation_has_its_process_killed(
     assert rows_of(harness.ask()) == list(HUNDRED)
     assert restarts(walks) == 1
     assert f"walk process {stopped} did not stop within 0.2 s, killed" in caplog.text
+
+
+def test_a_walk_cancelled_in_a_pass_leaves_the_process_to_the_others(walks: Walks) -> None:
+    harness = PoolHarness(
+        walks,
+        bundle_of(pairs(*HUNDRED)),
+        inline_budget=10,
+        yield_granularity=16,
+        enable_compute_index_peek_shared_walks="on",
+    )
+    before = walks.processes.process_ids
+    blocker = send_endless(harness)
+    gone, other = send_endless(harness), send_endless(harness)
+    harness.until_walking(blocker)
+    harness.worker.cancel(blocker)
+    harness.until_walking(gone)
+    assert harness.metrics.shared_walks == 2
+    harness.worker.cancel(gone)
+    elapsed: list[None] = []
+    walks.loop.call_later(0.4, lambda: elapsed.append(None))
+    walks.until(lambda: elapsed)
+    assert other not in harness.answers
+    harness.worker.cancel(other)
+    harness.until_idle()
+    assert (walks.processes.process_ids, restarts(walks)) == (before, 0)
+
+
+def test_a_walk_that_cannot_be_handed_over_gives_its_permit_back_and_counts_nowhere(
+    harness: PoolHarness, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def full(*_: object) -> None:
+        raise MemoryError("no segment")
+
+    monkeypatch.setattr(PeekScan, "place_found", full)
+    peek = harness.send()
+    assert error_of(harness.answer(peek)) == ("XX000", "a walk could not be handed over: no segment")
+    harness.until_idle()
+    assert (harness.metrics.permits_in_use, harness.metrics.walks_offloaded) == (0, 0)
+    monkeypatch.undo()
+    assert rows_of(harness.ask()) == list(HUNDRED)
 
 
 def test_a_walk_that_stops_in_time_keeps_its_process(harness: PoolHarness) -> None:

@@ -264,11 +264,14 @@ class ServingWorker:
             if walk.disturbed or len(self._sweep) or len(self._offload):
                 response = self._offload.take_over(pending, scan)
             else:
+                parameters = self._parameters.peek
+                scan.max_result_size = parameters.max_result_size
+                scan.position_limit = parameters.row_iteration_limit
                 before = scan.positions
                 outcome = scan.step(Fuel(walk.positions))
                 visited = scan.positions - before
                 pending.inline_positions += visited
-                if isinstance(outcome, Complete) and scan.count <= self._parameters.peek.inline_budget:
+                if isinstance(outcome, Complete) and scan.count <= parameters.inline_budget:
                     response, ended = build_answer(scan, outcome, pending.encoder, self._clock), True
                 elif isinstance(outcome, ScanFailed):
                     response, ended = Failed(outcome.error), True

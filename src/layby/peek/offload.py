@@ -97,14 +97,17 @@ class OffloadDriver:
         self._taken[pending] = taken
         pending.state = PeekState.QUEUED
         try:
-            taken.ticket = self._permits.acquire(
-                lambda: self._granted(taken), self._parameters.peek.max_queued
-            )
+            ticket = self._permits.acquire(lambda: self._granted(taken), self._parameters.peek.max_queued)
         except SqlError as error:
             self._let_go(taken)
             pending.state = PeekState.ANSWERED
             return Failed(error)
         finally:
+            self._export()
+        if pending in self._taken:
+            taken.ticket = ticket
+        else:  # the pool could not even begin with it
+            ticket.release()
             self._export()
         return None
 

@@ -83,6 +83,8 @@ class Sweep:
     def remove(self, pending: PendingPeek) -> None:
         """Take a peek out of the queue."""
         self._waiting.pop(pending, None)
+        if not self._waiting:
+            self._starved = False
 
     def _turn(self, pending: PendingPeek) -> Turn:
         if not self._is_ready(pending):
