@@ -51,7 +51,8 @@ class Bench:
     def __init__(self) -> None:
         self.loop, self.clock = FakeLoop(), Clock()
         self.histogram = Histogram("turns", "")
-        self.turns = Turns(self.loop, self.histogram, self.clock)  # type: ignore[arg-type]
+        self.cpu = Clock()
+        self.turns = Turns(self.loop, self.histogram, self.clock, self.cpu)  # type: ignore[arg-type]
 
     def take(self, seconds: float) -> None:
         self.clock.now += seconds
@@ -125,7 +126,20 @@ def test_a_slow_turn_is_blamed_on_its_longest_part(caplog: pytest.LogCaptureFixt
     bench.part("b", 0.005)
     bench.part("c", 0.002)
     bench.loop.turn()
-    assert caplog.messages == ["a turn of the serving loop took 8.0 ms, 5.0 ms of it in b"]
+    assert caplog.messages == [
+        "a turn of the serving loop took 8.0 ms (0.0 ms on the CPU), 5.0 ms of it in b"
+    ]
+
+
+def test_a_slow_turn_tells_what_of_it_the_thread_was_on_the_cpu(caplog: pytest.LogCaptureFixture) -> None:
+    bench = Bench()
+    bench.cpu.now += 7  # spent before the turn, and none of its own
+    bench.part("a", 0.006)
+    bench.cpu.now += 0.0035
+    bench.loop.turn()
+    assert caplog.messages == [
+        "a turn of the serving loop took 6.0 ms (3.5 ms on the CPU), 6.0 ms of it in a"
+    ]
 
 
 def test_a_turn_of_five_milliseconds_is_not_slow(caplog: pytest.LogCaptureFixture) -> None:

@@ -380,7 +380,25 @@ class Coordinator:
 
     def run_apart(self, job: Job, then: Callable[[object], None]) -> None:
         """Run a long job off the loop, then `then` on the loop with its result or the exception it raised."""
-        self.maintenance.run_apart(job, lambda result: self.deliver(lambda: then(result)))
+        self.maintenance.run_apart(job, lambda result: self.deliver(_Arrival(job, then, result)))
+
+
+class _Arrival:
+    """Hands a job's result to who waits for it, and can say which job it was."""
+
+    __slots__ = ("_job", "_result", "_then")
+
+    def __init__(self, job: Job, then: Callable[[object], None], result: object) -> None:
+        self._job = type(job).__name__
+        self._then = then
+        self._result = result
+
+    def __call__(self) -> None:
+        self._then(self._result)
+
+    def describe(self) -> str:
+        """Return whose result it is."""
+        return f"after {self._job}"
 
 
 def key_names(table: Table, index: Index) -> tuple[str, ...]:
