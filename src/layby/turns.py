@@ -96,7 +96,7 @@ class Turns:
         clock: Callable[[], float] = time.perf_counter,
         cpu_clock: Callable[[], float] = time.thread_time,
     ) -> None:
-        """Measure the turns of `loop` in seconds of `clock`; `cpu_clock` is what its thread spent on a CPU."""
+        """Measure the turns of `loop` in seconds of `clock`; `cpu_clock` is what its thread spent on it."""
         self._loop = loop
         self._histogram = histogram
         self._clock = clock
