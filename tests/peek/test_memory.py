@@ -9,10 +9,15 @@ from typing import cast
 
 import pytest
 
+from layby.expr.function import overloads
 from layby.expr.mfp import MfpKernel
+from layby.expr.scalar import Call, ColumnRef
 from layby.peek.answer import Failed
 from layby.peek.scan import PeekScan
-from tests.peek.harness import Harness, bundle_of, pairs
+from layby.trace.layout import Layout
+from layby.types.ordering import ASCENDING
+from layby.types.scalar import INTEGER
+from tests.peek.harness import Harness, bundle_of, error_of, pairs, spec
 
 HUNDRED = tuple((k, k) for k in range(100))
 
@@ -57,6 +62,22 @@ def raised_in_a_pass(harness: Harness) -> None:
 
 
 ENDS = [answered, refused, cancelled_in_the_queue, cancelled_while_walking, raised_in_a_pass]
+
+
+def test_rows_that_raised_do_not_keep_the_scan() -> None:
+    make_date = next(iter(overloads("make_date")))
+    outputs = [Call(make_date, (ColumnRef(0, INTEGER),) * 3)]
+    gc.collect()
+    gc.disable()
+    try:
+        # No row is a date: the first is the answer, and the others' errors must hold nothing either.
+        layout = Layout((INTEGER,), (ASCENDING,))
+        harness = Harness(bundle_of([((k,), 1, 1) for k in range(50, 60)], layout=layout))
+        assert error_of(harness.ask(spec(types=(INTEGER,), outputs=outputs)))[0] == "22008"
+        harness.answers.clear()
+        assert [found for found in gc.get_objects() if isinstance(found, PeekScan)] == []
+    finally:
+        gc.enable()
 
 
 @pytest.mark.parametrize("end", ENDS)

@@ -18,6 +18,7 @@ from tests.peek.harness import (
     PAIR,
     Harness,
     Row,
+    Update,
     append,
     append_error,
     bundle_of,
@@ -250,6 +251,62 @@ def test_a_limit_without_order_ends_the_walk_as_soon_as_the_rows_are_there() -> 
     outcome = scan.step(Fuel(100_000))
     assert isinstance(outcome, Complete)
     assert scan.positions == 5
+
+
+PLAIN = [pairs(*((k, k - 20) for k in range(40)))]
+INTERLEAVED = [pairs(*((k, k - 20) for k in range(n, 40, 2))) for n in (0, 1)]
+SUMMED = [*PLAIN, pairs((0, -20), time=2, diff=-1)]
+DIVIDES = call("<>", call("/", number(10), V), number(77))
+"""True, but for row 20, in which it divides by zero."""
+
+
+@pytest.mark.parametrize("fuel", [1, 7, 1_000])
+@pytest.mark.parametrize("reverse", [False, True])
+@pytest.mark.parametrize("batches", [PLAIN, INTERLEAVED, SUMMED])
+def test_an_error_behind_the_rows_of_a_limit_is_none_however_far_a_visit_goes(
+    batches: list[list[Update]], reverse: bool, fuel: int
+) -> None:
+    order = [(0, DESCENDING if reverse else ASCENDING)]
+
+    def outcome_of(limit: int) -> ScanOutcome:
+        finish = finishing(2, order, limit)
+        asked = spec(predicates=[DIVIDES], finish=finish, reverse=reverse, ordered=True)
+        return ended(scan_of(bundle_of(*batches), asked), fuel)
+
+    first = range(39, 20, -1) if reverse else range(1 if batches is SUMMED else 0, 20)
+    assert rows_in(outcome_of(len(first))) == [(k, k - 20) for k in first]
+    failed = outcome_of(len(first) + 1)
+    assert isinstance(failed, ScanFailed)
+    assert failed.error.sqlstate == "22012"
+
+
+@pytest.mark.parametrize("fuel", [1, 7, 1_000])
+@pytest.mark.parametrize("batches", [PLAIN, SUMMED])
+def test_an_error_of_an_output_behind_the_rows_of_a_limit_is_none(
+    batches: list[list[Update]], fuel: int
+) -> None:
+    def outcome_of(limit: int) -> ScanOutcome:
+        predicates = [call(">", K, number(17))]
+        asked = spec(
+            predicates=predicates, outputs=[call("/", number(10), V)], finish=finishing(1, [], limit)
+        )
+        return ended(scan_of(bundle_of(*batches), asked), fuel)
+
+    assert rows_in(outcome_of(2)) == [(-5,), (-10,)]
+    assert isinstance(outcome_of(3), ScanFailed)
+
+
+def ended(scan: PeekScan, fuel: int) -> ScanOutcome:
+    """Step a scan to its outcome."""
+    while (outcome := scan.step(Fuel(fuel))) is SUSPENDED:
+        pass
+    return outcome
+
+
+def test_rows_of_high_multiplicity_count_only_as_far_as_a_limit_needs_them() -> None:
+    bundle = bundle_of([((k, k), 1, 1_000) for k in range(50)])
+    scan = scan_of(bundle, spec(finish=finishing(2, limit=1_001)), max_result_size=20_000)
+    assert rows_in(scan.step(Fuel(100))) == [(0, 0)] * 1_000 + [(1, 1)]
 
 
 def test_a_limit_of_zero_visits_nothing() -> None:

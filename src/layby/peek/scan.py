@@ -362,7 +362,10 @@ class PeekScan:
         for part in slices:
             chosen, error = self._filter(part)
             if error is not None:
-                self._fail(error[1][int(next(c for c in error[0] if c)) - 1])
+                if self._ends_early:
+                    self._take_in_row_order(slices)
+                else:
+                    self._fail(error[1][int(next(c for c in error[0] if c)) - 1])
                 return
             if chosen is None or len(chosen):
                 columns, _, count = part.cut(chosen, wanted)
@@ -386,8 +389,17 @@ class PeekScan:
     def _take_summed(self, slices: Sequence[VisitedSlice], *, open_: bool) -> None:
         """Take rows whose multiplicities have to be summed over batches and times."""
         groups = self._groups
-        if groups is None:
-            return
+        if groups is not None:
+            self._add(groups, slices)
+            self._emit(groups.take(held_back=open_))
+
+    def _take_in_row_order(self, slices: Sequence[VisitedSlice]) -> None:
+        """Take rows of which one raised, by their place before it or after: a LIMIT may come before it."""
+        groups = Groups(slices[0].batch.layout, reverse=self.spec.reverse)
+        self._add(groups, slices)
+        self._emit(groups.flush())
+
+    def _add(self, groups: Groups, slices: Sequence[VisitedSlice]) -> None:
         for part in slices:
             chosen, error = self._filter(part)
             if chosen is not None and not len(chosen):
@@ -397,25 +409,32 @@ class PeekScan:
                 codes = np.where(error[0] > 0, error[0] + len(self._raised), 0)
                 self._raised.extend(error[1])
             groups.add(*part.cut(chosen, range(len(part.batch.columns))), codes)
-        self._emit(groups.take(held_back=open_))
 
     def _emit(self, rows: Groups.Rows | None) -> None:
-        """Take whole groups: equal rows with their sum, none of them zero."""
+        """Take whole groups in row order: equal rows with their sum, none of them zero."""
         if rows is None:
             return
         if (rows.sums < 0).any():
             self._fail(self._negative())
             return
-        if rows.codes is not None and rows.codes.any():
-            self._fail(self._raised[int(next(c for c in rows.codes if c)) - 1])
-            return
         columns: Sequence[Column] = rows.columns
-        count, total = len(rows.sums), int(rows.sums.sum())
+        sums = rows.sums
+        raised: SqlError | None = None
+        if rows.codes is not None and rows.codes.any():
+            first = int(np.flatnonzero(rows.codes)[0])
+            raised = self._raised[int(rows.codes[first]) - 1]
+            if not first or not self._ends_early:
+                self._fail(raised)
+                return
+            columns, sums = [c.slice(0, first) for c in columns], sums[:first]
+        needed = self._needed(len(sums))
+        columns, sums = [c.slice(0, needed) for c in columns], sums[:needed]
+        count, total = needed, int(sums.sum())
         if total > count:
-            sums = rows.sums
-            if self._ends_early and self._wanted is not None:
-                sums = np.minimum(sums, self._wanted)
-                total = int(sums.sum())
+            if self._ends_early:
+                ends = np.minimum(np.cumsum(sums), self._needed(total))
+                sums = np.diff(ends, prepend=0)
+                total = int(ends[-1])
             # A row inserted a billion times must not be copied out before its size is known.
             size = sum(columns[i].nbytes for i in self.spec.mfp.output_columns)
             before = self._taken_bytes + self._found.nbytes
@@ -425,6 +444,17 @@ class PeekScan:
             repeated = np.repeat(np.arange(count), sums)
             columns, count = [c.take(repeated) for c in columns], total
         self._project(self._mfp_kernel(), columns, count)
+        if raised is not None and self._outcome is None and self._needed(1):
+            self._fail(raised)
+
+    def _needed(self, count: int) -> int:
+        """Return how many of the next `count` rows the answer needs: no more than fill its LIMIT.
+
+        Those after them are never looked at, so that none of their errors counts, however far a visit went.
+        """
+        if not self._ends_early or self._wanted is None:
+            return count
+        return min(count, self._wanted - self.count)
 
     def _filter(
         self, part: VisitedSlice
@@ -449,7 +479,10 @@ class PeekScan:
         visible = np.flatnonzero(part.batch.times[part.start : part.stop] <= self.spec.timestamp)
         return None if len(visible) == part.stop - part.start else visible
 
-    def _project(self, kernel: MfpKernel, columns: Sequence[Column], count: int) -> None:
+    def _project(self, kernel: MfpKernel, columns: Sequence[Any], count: int) -> None:
+        needed = self._needed(count)
+        if needed < count:
+            columns, count = [c if c is None else c.slice(0, needed) for c in columns], needed
         outputs, error = kernel.project(columns, count)
         if error is not None:
             self._fail(error)

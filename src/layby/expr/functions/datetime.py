@@ -278,6 +278,7 @@ def _by_unit(result: SqlType, compute: ByUnit) -> Kernel:
             try:
                 values, known, failed = compute(unit, times[rows])
             except SqlError as error:
+                error.forget_frames()  # which hold the columns, and this list in a cycle
                 flaws.append((_spread(True, rows, length), error))
                 continue
             flaws += [(_spread(mask, rows, length), error) for mask, error in failed]

@@ -148,6 +148,7 @@ def from_rows(
         try:
             values.append(function(*row_values))
         except SqlError as error:
+            error.forget_frames()  # which hold the columns, and this list in a cycle
             values.append(None)
             errors.append(error)
             if codes is None:
