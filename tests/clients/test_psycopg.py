@@ -227,6 +227,26 @@ def test_a_lookup_is_answered_beside_a_long_statement(server: Server) -> None:
             thread.join(0.1)
 
 
+def test_long_texts_are_statements_like_short_ones(
+    server: Server, connection: psycopg.Connection[Any]
+) -> None:
+    rows = [(n, f"name {n}", n / 8) for n in range(20_000)]
+    values = ", ".join(f"({n}, '{name}', {price})" for n, name, price in rows)
+    with table(server, "items", _ITEMS[0]):
+        assert connection.execute(f"INSERT INTO items VALUES {values}".encode()).rowcount == 20_000
+        assert connection.execute("SELECT * FROM items ORDER BY id").fetchall() == rows
+        cells = ", ".join(["(%s, %s)"] * 1_000)
+        more = [value for n in range(1_000) for value in (32_000 + n * 2, f"more {n}")]
+        written = connection.execute(f"INSERT INTO items (id, name) VALUES {cells}".encode(), more)
+        assert written.rowcount == 1_000
+        assert connection.execute("SELECT name FROM items WHERE id = 33998").fetchall() == [("more 999",)]
+        script = f"DELETE FROM items; INSERT INTO items VALUES {values}; SELECT nope FROM items"
+        with pytest.raises(errors.UndefinedColumn) as raised:
+            connection.execute(script.encode())
+        assert raised.value.diag.statement_position == str(script.index("nope") + 1)
+        assert connection.execute("SELECT name FROM items WHERE id = 32002").fetchall() == [("more 1",)]
+
+
 def test_a_client_that_goes_away_leaves_the_server_as_it_was(server: Server) -> None:
     with table(server, "items", *_ITEMS), psycopg.connect(server.conninfo, autocommit=True) as other:
         gone = psycopg.connect(server.conninfo)

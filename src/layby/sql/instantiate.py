@@ -20,6 +20,7 @@ from layby.sql.fit import LIMITS, MISS, Miss, fit_bound, fit_equal
 from layby.sql.plan import (
     BoundTemplate,
     ColumnsSource,
+    MixedColumn,
     RangeTemplate,
     SelectPlan,
     SeriesSource,
@@ -73,18 +74,31 @@ def instantiate_values(source: ValuesSource, params: Params, session: Session) -
 
 
 def instantiate_columns(source: ColumnsSource, params: Params, session: Session) -> tuple[Column, ...]:
-    """Evaluate a source's cells to columns; a cell that stands there many times is evaluated once."""
-    columns = []
-    for type_, cells in zip(source.types, source.columns, strict=True):
-        if isinstance(cells, Column):
-            columns.append(cells)
+    """Evaluate a source's cells to columns; raises an error met."""
+    return tuple(
+        column if isinstance(column, Column) else _mixed(type_, column, params, session)
+        for type_, column in zip(source.types, source.columns, strict=True)
+    )
+
+
+def _mixed(type_: SqlType, column: MixedColumn, params: Params, session: Session) -> Column:
+    values = column.constants.to_list()
+    for cells in column.cells:
+        rows = cells.rows.tolist()
+        if cells.param is None:
+            value = constant_value(cells.expr, params, session)
+            for row in rows:
+                values[row] = value
             continue
-        known: dict[int, PhysicalValue] = {}
-        for cell in cells:
-            if id(cell) not in known:
-                known[id(cell)] = constant_value(cell, params, session)
-        columns.append(column_from_values(type_, [known[id(cell)] for cell in cells]))
-    return tuple(columns)
+        given = column_from_values(cells.param, [params[n - 1] for n in cells.numbers.tolist()])
+        vector = evaluate(with_values(cells.expr, params, session), (given,), len(rows))
+        first = None if vector.errors is None else vector.errors.first()
+        if first is not None:
+            raise first[1]
+        found = vector.column.to_list() * (len(rows) if vector.constant else 1)
+        for row, value in zip(rows, found, strict=True):
+            values[row] = value
+    return column_from_values(type_, values)
 
 
 def instantiate_series(source: SeriesSource, params: Params, session: Session) -> tuple[int, int, int]:

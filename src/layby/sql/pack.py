@@ -14,16 +14,20 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Any, cast
 
-from layby.expr.scalar import Expr, Literal
+import numpy as np
+
+from layby.expr.scalar import ColumnRef, Expr, Literal, Param, transform, walk
 from layby.memory.arena import Arena
 from layby.sql.catalog import Catalog, Index, Table
 from layby.sql.parse import too_deep
 from layby.sql.plan import (
+    Cells,
     ColumnsSource,
     CopyPlan,
     DeletePlan,
     ExplainPlan,
     InsertPlan,
+    MixedColumn,
     Plan,
     PlannedStatement,
     SelectPlan,
@@ -74,14 +78,37 @@ def _in_columns(plan: Plan) -> Plan:
     return plan
 
 
-def _column(type_: SqlType, cells: Sequence[Expr]) -> Column | tuple[Expr, ...]:
-    """Return the cells as a column, or as they are where one is no constant, what is equal as one object."""
-    values = [cell.value for cell in cells if isinstance(cell, Literal)]
-    if len(values) == len(cells):
-        return column_from_values(type_, values)
-    known: dict[tuple[type[Expr], str], Expr] = {}
-    # By their text, since 0.0 equals -0.0, and 1 equals true.
-    return tuple(known.setdefault((type(cell), repr(cell)), cell) for cell in cells)
+def _column(type_: SqlType, cells: Sequence[Expr]) -> Column | MixedColumn:
+    """Return the cells as a column, those that are no constants by what they have in common."""
+    values = [cell.value if isinstance(cell, Literal) else None for cell in cells]
+    constants = column_from_values(type_, values)
+    known: dict[str, tuple[Expr, SqlType | None, list[int], list[int]]] = {}
+    for row, cell in enumerate(cells):
+        if not isinstance(cell, Literal):
+            expr, param = _common(cell)
+            # By their text: as Python has it, 0.0 equals -0.0, and 1 True.
+            _, _, rows, numbers = known.setdefault(
+                repr(expr), (expr, None if param is None else param.type, [], [])
+            )
+            rows.append(row)
+            numbers.append(0 if param is None else param.number)
+    if not known:
+        return constants
+    groups = (
+        Cells(expr, param, np.array(rows, np.int64), np.array(numbers, np.int64))
+        for expr, param, rows, numbers in known.values()
+    )
+    return MixedColumn(constants, tuple(groups))
+
+
+def _common(cell: Expr) -> tuple[Expr, Param | None]:
+    """Return a cell with a column for its parameter, and that; as it is where it has none or several."""
+    params = {node.number: node for node in walk(cell) if isinstance(node, Param)}
+    if len(params) != 1:
+        return cell, None
+    ((_, param),) = params.items()
+    value = ColumnRef(0, param.type)
+    return transform(cell, lambda node: value if isinstance(node, Param) else node), param
 
 
 class _Pickler(pickle.Pickler):

@@ -10,6 +10,9 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any
 
+import numpy as np
+from numpy.typing import NDArray
+
 from layby.expr.finishing import OrderKey
 from layby.expr.mfp import Mfp
 from layby.expr.scalar import Expr
@@ -39,10 +42,32 @@ class ValuesSource:
 
 
 @dataclass(frozen=True, slots=True)
-class ColumnsSource:
-    """The rows of a long VALUES list by columns: constants as a column, anything else as its cells."""
+class Cells:
+    """Cells of one column that are one expression, each of another parameter.
 
-    columns: tuple[Column | tuple[Expr, ...], ...]
+    The expression reads the value of the cell's parameter, of type `param`, as its column 0; where `param` is
+    None all cells are the same. `rows` says where they stand, `numbers` which parameters they are of.
+    """
+
+    expr: Expr
+    param: SqlType | None
+    rows: NDArray[np.int64]
+    numbers: NDArray[np.int64]
+
+
+@dataclass(frozen=True, slots=True)
+class MixedColumn:
+    """A column of constants, and what the cells are that are none; they are NULL in `constants`."""
+
+    constants: Column
+    cells: tuple[Cells, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class ColumnsSource:
+    """The rows of a long VALUES list by columns."""
+
+    columns: tuple[Column | MixedColumn, ...]
     types: tuple[SqlType, ...]
     count: int
 
