@@ -158,6 +158,22 @@ def test_a_walk_cancelled_in_a_pass_stops_and_the_others_go_on(gone: int) -> Non
     assert harness.metrics.pinned_bytes == 0
 
 
+def test_a_walk_cancelled_in_a_pass_keeps_no_rows_while_the_others_go_on() -> None:
+    harness = sharing()
+    gone, _ = harness.peek(spec(predicates=[equal(1)]))
+    other, _ = harness.peek(spec(predicates=[equal(2)]))
+    while not harness.pool.step():
+        pass
+    work = harness.pool.walks[0][0]
+    harness.pool.step()
+    assert [walk.scan.nbytes for walk in work.walks] == [5 * 16, 4 * 16]
+    harness.worker.cancel(gone)
+    harness.pool.step()
+    assert work.walks[0].scan.nbytes == 0
+    harness.settle()
+    assert len(rows_of(harness.answers[other])) == 14
+
+
 def test_a_pass_whose_walks_are_all_cancelled_ends_within_one_granularity() -> None:
     harness = sharing()
     waiting = [harness.peek(spec(predicates=[equal(v)]))[0] for v in range(3)]

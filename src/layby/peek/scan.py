@@ -178,7 +178,7 @@ class PeekScan:
         return self._taken + self._found.count
 
     def found_rows(self, count: int) -> None:
-        """Take over how many rows were found where the scan was walked on, for the metrics."""
+        """Keep of the rows found only how many: they are elsewhere, or nobody wants them any more."""
         self._found = _Found([], count, 0)
         self._taken = 0
 

@@ -116,6 +116,8 @@ class Walk:
         """Return whether the walk has been cancelled, and if so leave nothing behind."""
         if not self._stopped():
             return False
+        # Its rows go now: others of its pass may go on for long.
+        self.scan.found_rows(self.scan.count)
         if self._upload is not None:
             self._upload.discard()
         return True
