@@ -335,3 +335,15 @@ def test_a_prepared_long_text_follows_the_catalog(table: Client, other: Client) 
     table.session.sync(Later())
     other.run("CREATE TABLE t (a int, b text, c int)")
     assert executed(table, "get") == ("0A000", "cached plan must not change result type")
+
+
+def test_a_long_list_of_keys_crosses_as_columns_and_is_walked_in_either_order(client: Client) -> None:
+    client.run("CREATE TABLE p (x float8, y text, z int)")
+    client.run("CREATE INDEX p_xy ON p (x, y, z)")
+    client.run("INSERT INTO p VALUES (0, 'a', 1), (-0.0, 'a', 2), (2, 'b', 3), (2, 'c', 4), (NULL, 'a', 5)")
+    pairs = ", ".join(f"({n}, '{letter}')" for n in range(600) for letter in "ab")
+    sql = f"SELECT x, y, z FROM p WHERE (x, y) IN ({pairs}) ORDER BY x"
+    found = [(0.0, "a", 1), (-0.0, "a", 2), (2.0, "b", 3)]
+    assert sorted(client.run(sql)) == sorted(found)
+    assert client.run(f"{sql} DESC LIMIT 1") == [(2.0, "b", 3)]
+    assert client.run(f"SELECT z FROM p WHERE (x, y) IN ({pairs}) AND z > 1 AND z < 3") == [(2,)]

@@ -59,7 +59,12 @@ def _select(plan: SelectPlan) -> list[str]:
     names = _input_names(plan)
     lines = [_operation(plan)]
     source = plan.source
-    if plan.ranges and isinstance(source, TableSource) and source.index is not None:
+    if (
+        isinstance(plan.ranges, tuple)
+        and plan.ranges
+        and isinstance(source, TableSource)
+        and source.index is not None
+    ):
         lines.append(f"  Key: {_ranges_text(source.index, plan.ranges, names)}")
     if plan.mfp.predicates:
         filters = [sql_text(p, names) for p in plan.mfp.predicates]

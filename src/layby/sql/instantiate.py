@@ -27,13 +27,16 @@ from layby.sql.plan import (
     TableSource,
     ValuesSource,
 )
-from layby.trace.constraints import Bound, Constraints, KeyRange
+from layby.trace.constraints import Bound, Constraints, KeyList, KeyRange
 from layby.types.column import Column, column_from_values
 from layby.types.ordering import Ordering
 from layby.types.scalar import INTEGRAL, PhysicalValue, SqlType
 
 Params = tuple[PhysicalValue, ...]
 Session = Mapping[str, PhysicalValue]
+_MANY: Final = 64
+"""Values of key ranges from which on they are held as columns where they cross to another process."""
+
 _Getter = Callable[[Params, Session], PhysicalValue]
 
 
@@ -99,6 +102,27 @@ def _mixed(type_: SqlType, column: MixedColumn, params: Params, session: Session
         for row, value in zip(rows, found, strict=True):
             values[row] = value
     return column_from_values(type_, values)
+
+
+def key_list(plan: SelectPlan) -> KeyList | None:
+    """Return a plan's ranges as columns, None where they are few or not of constants alone, or raise."""
+    templates, source = plan.ranges, plan.source
+    if not isinstance(templates, tuple) or not isinstance(source, TableSource) or source.index is None:
+        return None
+    values = [e for t in templates for e in _values(t)]
+    if len(values) < _MANY or any(_varies(e) for e in values):
+        return None
+    try:
+        ranges = _Ranges(source.index, templates)((), {})
+    except SqlError:
+        return None
+    if not ranges:
+        return None
+    types = source.index.layout.types[: len(ranges[0].prefix)]
+    if not types:
+        return None
+    columns = (column_from_values(t, [r.prefix[at] for r in ranges]) for at, t in enumerate(types))
+    return KeyList(tuple(columns), ranges[0].lower, ranges[0].upper)
 
 
 def instantiate_series(source: SeriesSource, params: Params, session: Session) -> tuple[int, int, int]:
@@ -209,6 +233,8 @@ def _constraints(plan: SelectPlan) -> Callable[[Params, Session], Constraints] |
     source = plan.source
     if templates is None:
         return None
+    if isinstance(templates, KeyList):
+        return lambda _params, _session: templates
     if not templates or not isinstance(source, TableSource) or source.index is None:
         return lambda _params, _session: ()
     index = source.index

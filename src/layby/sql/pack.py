@@ -19,6 +19,7 @@ import numpy as np
 from layby.expr.scalar import ColumnRef, Expr, Literal, Param, transform, walk
 from layby.memory.arena import Arena
 from layby.sql.catalog import Catalog, Index, Table
+from layby.sql.instantiate import key_list
 from layby.sql.parse import too_deep
 from layby.sql.plan import (
     Cells,
@@ -36,6 +37,8 @@ from layby.sql.plan import (
 )
 from layby.types.column import Column, column_from_values
 from layby.types.scalar import SqlType
+
+_Group = tuple[Expr, SqlType | None, list[int], list[int]]
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,32 +67,39 @@ def pack(planned: PlannedStatement, arena: Arena) -> PackedPlan:
 
 
 def _in_columns(plan: Plan) -> Plan:
-    """Return a plan with the rows of its VALUES list in columns."""
+    """Return a plan with the rows of its VALUES list, or its many key ranges, in columns."""
     match plan:
         case SelectPlan(source=ValuesSource(rows=rows, types=types)) if types and rows:
             columns = tuple(_column(type_, [r[at] for r in rows]) for at, type_ in enumerate(types))
             return replace(plan, source=ColumnsSource(columns, types, len(rows)))
+        case SelectPlan():
+            return replace(plan, ranges=key_list(plan) or plan.ranges)
         case InsertPlan() | UpdatePlan() | DeletePlan():
             return replace(plan, select=cast("SelectPlan", _in_columns(plan.select)))
         case CopyPlan(select=SelectPlan() as select):
             return replace(plan, select=cast("SelectPlan", _in_columns(select)))
-        case ExplainPlan():
+        case ExplainPlan(target=target) if not _shows_ranges(target):
             return replace(plan, target=_in_columns(plan.target))
     return plan
+
+
+def _shows_ranges(plan: Plan) -> bool:
+    """Return whether EXPLAIN of a plan tells its key ranges, as they stand in the statement."""
+    select = plan if isinstance(plan, SelectPlan) else getattr(plan, "select", None)
+    return isinstance(select, SelectPlan) and bool(select.ranges)
 
 
 def _column(type_: SqlType, cells: Sequence[Expr]) -> Column | MixedColumn:
     """Return the cells as a column, those that are no constants by what they have in common."""
     values = [cell.value if isinstance(cell, Literal) else None for cell in cells]
     constants = column_from_values(type_, values)
-    known: dict[str, tuple[Expr, SqlType | None, list[int], list[int]]] = {}
+    known: dict[str, _Group] = {}
     for row, cell in enumerate(cells):
         if not isinstance(cell, Literal):
             expr, param = _common(cell)
             # By their text: as Python has it, 0.0 equals -0.0, and 1 True.
-            _, _, rows, numbers = known.setdefault(
-                repr(expr), (expr, None if param is None else param.type, [], [])
-            )
+            fresh: _Group = (expr, None if param is None else param.type, [], [])
+            _, _, rows, numbers = known.setdefault(repr(expr), fresh)
             rows.append(row)
             numbers.append(0 if param is None else param.number)
     if not known:

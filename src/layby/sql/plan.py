@@ -17,6 +17,7 @@ from layby.expr.finishing import OrderKey
 from layby.expr.mfp import Mfp
 from layby.expr.scalar import Expr
 from layby.sql.catalog import Index, IndexKey, Table
+from layby.trace.constraints import KeyList
 from layby.types.column import Column
 from layby.types.relation import ColumnDesc, RelationDesc
 from layby.types.scalar import SqlType
@@ -121,15 +122,16 @@ class Signal:
 class SelectPlan:
     """A read of one source: seek, filter, map, project, finish.
 
-    `ranges` are the literal constraints on the source's index (None: a walk of all of it); what they do not
-    express is left in the MFP's predicates. `order` tells that ORDER BY is a prefix of the index order:
-    "forward" or "reverse" is then the direction of the walk, and `order_by` need not be sorted again.
+    `ranges` are the literal constraints on the source's index (None: a walk of all of it), a `KeyList` where they
+    are many and constant and came from another process; what they do not express is left in the MFP's
+    predicates. `order` tells that ORDER BY is a prefix of the index order: "forward" or "reverse" is then the
+    direction of the walk, and `order_by` need not be sorted again.
     `signals` are the calls of pg_cancel_backend and its like among the columns.
     `ready` is what `layby.sql.instantiate` prepares at the first execution and keeps here.
     """
 
     source: Source
-    ranges: tuple[RangeTemplate, ...] | None
+    ranges: tuple[RangeTemplate, ...] | KeyList | None
     mfp: Mfp
     order_by: tuple[OrderKey, ...]
     order: str | None

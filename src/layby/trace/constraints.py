@@ -2,10 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from itertools import groupby
+from typing import overload
+
+import numpy as np
 
 from layby.trace.layout import Layout
+from layby.types.column import Column
 from layby.types.scalar import FLOATING, PhysicalValue
 
 
@@ -31,7 +36,30 @@ class KeyRange:
     upper: Bound | None = None
 
 
-Constraints = tuple[KeyRange, ...]
+@dataclass(frozen=True, slots=True, eq=False)
+class KeyList(Sequence[KeyRange]):
+    """Ranges of many prefixes, held as columns, all with the same bounds; each is made as it is looked at."""
+
+    columns: tuple[Column, ...]
+    lower: Bound | None = None
+    upper: Bound | None = None
+
+    def __len__(self) -> int:
+        return len(self.columns[0])
+
+    @overload
+    def __getitem__(self, at: int) -> KeyRange: ...
+    @overload
+    def __getitem__(self, at: slice) -> KeyList: ...
+    def __getitem__(self, at: int | slice) -> KeyRange | KeyList:
+        """Return one range, or those of a slice in its order."""
+        if isinstance(at, slice):
+            places = np.arange(len(self))[at]
+            return KeyList(tuple(c.take(places) for c in self.columns), self.lower, self.upper)
+        return KeyRange(tuple([c.value(at) for c in self.columns]), self.lower, self.upper)
+
+
+Constraints = Sequence[KeyRange]
 """Disjoint ranges in the order of the index; empty: nothing matches. No constraints at all is None."""
 
 

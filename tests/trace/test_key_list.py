@@ -1,0 +1,38 @@
+"""Key lists: ranges held as columns are the ranges one by one."""
+
+from __future__ import annotations
+
+import pickle
+
+from layby.trace.constraints import Bound, KeyList, KeyRange
+from layby.types.column import column_from_values
+from layby.types.scalar import DOUBLE_PRECISION, TEXT
+
+LIST = KeyList(
+    (
+        column_from_values(DOUBLE_PRECISION, [-0.0, 1.5, None]),
+        column_from_values(TEXT, ["a", "é", "c"]),
+    ),
+    lower=Bound(3, inclusive=False),
+)
+RANGES = [
+    KeyRange((-0.0, "a"), Bound(3, inclusive=False)),
+    KeyRange((1.5, "é"), Bound(3, inclusive=False)),
+    KeyRange((None, "c"), Bound(3, inclusive=False)),
+]
+
+
+def test_each_range_has_its_prefix_and_the_bounds_of_all() -> None:
+    assert len(LIST) == 3
+    assert list(LIST) == RANGES
+    assert str(LIST[0].prefix[0]) == "-0.0"
+
+
+def test_a_slice_is_a_key_list_in_its_order() -> None:
+    assert isinstance(LIST[::-1], KeyList)
+    assert list(LIST[::-1]) == RANGES[::-1]
+    assert list(LIST[1:]) == RANGES[1:]
+
+
+def test_a_key_list_crosses_to_another_process() -> None:
+    assert list(pickle.loads(pickle.dumps(LIST))) == RANGES
