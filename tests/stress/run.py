@@ -26,9 +26,8 @@ _ZERO = (
     "layby_index_peek_permits_queued",
     "layby_index_peek_pinned_bytes",
 )
-_SPARE_SEGMENTS = 2
-"""Descriptors of segments that each process may hold beyond those at the start: a mapped segment has two,
-and each process fills one at the moment."""
+_DESCRIPTORS_OF_SEGMENT = 2
+"""Of a mapped segment: its own, and the one that `mmap` keeps."""
 
 _TROUBLE = re.compile(r"Traceback|\braised\b|ERROR|CRITICAL|did not stop|never retrieved|Exception ignored")
 _DEATHS = re.compile(r"process(es)? (\d+ )?died")
@@ -182,13 +181,17 @@ class StressRun:
             for name in ("accounts", "lefts", "rights", *self._tables()):
                 # Where a lock had been left, this would not get through.
                 connection.execute(f"DROP TABLE IF EXISTS {name}".encode())
-        most = before.descriptors["segments"] + _SPARE_SEGMENTS * before.processes
+        # Each process fills one segment at the moment, which every other one may have mapped. What is left
+        # behind by the work itself soon comes to more than that.
+        spare = _DESCRIPTORS_OF_SEGMENT * before.processes**2
+        most = before.descriptors["segments"] + spare
 
         def as_before() -> bool:
             now = server.census()
             return (
                 now.processes == before.processes
-                and now.threads <= before.threads
+                # What replaces killed processes has a thread of its own.
+                and now.threads <= before.threads + self._kills
                 and now.descriptors["segments"] <= most
                 and all(
                     now.descriptors[kind] <= count
