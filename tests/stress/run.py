@@ -190,8 +190,8 @@ class StressRun:
             now = server.census()
             return (
                 now.processes == before.processes
-                # What replaces killed processes has a thread of its own.
-                and now.threads <= before.threads + self._kills
+                # Pools of threads grow to their bound on demand, after the warm-up too.
+                and now.threads <= before.threads + before.processes
                 and now.descriptors["segments"] <= most
                 and all(
                     now.descriptors[kind] <= count
