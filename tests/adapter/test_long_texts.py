@@ -324,6 +324,16 @@ def test_preparing_a_long_text_is_ended_by_a_cancellation(client: Client) -> Non
     assert len(later.got) == 1
 
 
+def test_a_statement_is_prepared_under_the_catalog_that_is_in_force_at_the_end(
+    table: Client, other: Client
+) -> None:
+    later = Later()
+    table.session.prepare("s", "SELECT * FROM t" + PADDING, (), later)
+    on_its_way(table.server, lambda: other.run("DROP TABLE t"))
+    (error,) = later.got
+    assert (error.sqlstate, error.message) == ("42P01", 'relation "t" does not exist')
+
+
 def test_a_prepared_long_text_follows_the_catalog(table: Client, other: Client) -> None:
     assert prepared(table, "get", f"SELECT * FROM t WHERE b = 'x' {PADDING}") is None
     other.run("INSERT INTO t VALUES (1, 'x')")

@@ -217,9 +217,7 @@ def split_apart(
         only = result.only
         part = None
         if only is not None and only.packed is not None:
-            part = ScriptPart(text, 0)
-            if coordinator.catalog is base:
-                part.planned, part.base = only.packed.unpack(catalog), base
+            part = ScriptPart(text, 0, only.packed.unpack(catalog), base)
         then(LongScript(text, result, part))
 
     execution.cancel = execution.fail

@@ -122,10 +122,10 @@ class Signal:
 class SelectPlan:
     """A read of one source: seek, filter, map, project, finish.
 
-    `ranges` are the literal constraints on the source's index (None: a walk of all of it), a `KeyList` where they
-    are many and constant and came from another process; what they do not express is left in the MFP's
-    predicates. `order` tells that ORDER BY is a prefix of the index order: "forward" or "reverse" is then the
-    direction of the walk, and `order_by` need not be sorted again.
+    `ranges` are the literal constraints on the source's index (None: a walk of all of it), a `KeyList` where
+    they are many, constant and from another process; what they do not express is left in the predicates.
+    `order` tells that ORDER BY is a prefix of the index order: "forward" or "reverse" is then the direction
+    of the walk, and `order_by` need not be sorted again.
     `signals` are the calls of pg_cancel_backend and its like among the columns.
     `ready` is what `layby.sql.instantiate` prepares at the first execution and keeps here.
     """
