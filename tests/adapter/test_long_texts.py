@@ -357,3 +357,11 @@ def test_a_long_list_of_keys_crosses_as_columns_and_is_walked_in_either_order(cl
     assert sorted(client.run(sql)) == sorted(found)
     assert client.run(f"{sql} DESC LIMIT 1") == [(2.0, "b", 3)]
     assert client.run(f"SELECT z FROM p WHERE (x, y) IN ({pairs}) AND z > 1 AND z < 3") == [(2,)]
+
+
+def test_cells_of_every_kind_keep_their_places(client: Client) -> None:
+    cells = "($1::text || '!'), ($2::text), (current_user), ($1::text || $2::text), ('c'), (NULL)"
+    cells += ", ($2::text || '!')"
+    assert prepared(client, "", f"VALUES {cells} {PADDING}") is None
+    found = executed(client, "", "a", "b")
+    assert found == [("a!",), ("b",), ("layby",), ("ab",), ("c",), (None,), ("b!",)]
