@@ -21,7 +21,7 @@ from tests.compute.test_runtime_conformance import Squares
 
 @pytest.fixture
 def replica() -> Iterator[Maintained]:
-    with maintained("processes") as found:
+    with maintained("processes", most_deaths=3) as found:
         found.create(SHARD)
         found.until(lambda: found.created == {SHARD.id: None})
         yield found
@@ -184,7 +184,7 @@ def test_a_message_that_cannot_be_sent_costs_its_statement_and_no_other(replica:
 
 
 def test_a_process_that_cannot_live_is_unwell_and_its_starts_get_rarer() -> None:
-    with maintained("processes", program="tests.processes.dying") as replica:
+    with maintained("processes", program="tests.processes.dying", most_deaths=3) as replica:
         replica.create(SHARD)
         replica.until(lambda: not replica.runtime.healthy)
         assert restarts(replica) == 3

@@ -21,6 +21,8 @@ from layby.expr.evaluate import evaluate
 from layby.expr.scalar import Expr
 from layby.memory.arena import Arena
 from layby.sql.catalog import Table
+from layby.sql.instantiate import instantiate_values
+from layby.sql.plan import ValuesSource
 from layby.trace.batch import repeated
 from layby.trace.bundle import Snapshot
 from layby.types.column import Column, TextColumn, concat, empty_column
@@ -95,6 +97,17 @@ class ArrangeOverlay:
         times = repeated(self.at, len(self.own.diffs))
         both = arrange(self.desc, self.own, times, self.at, self.at + 1, arena)
         return Snapshot((both.oks,), (both.errs,), self.at, self.at + 1)
+
+
+@dataclass(frozen=True, slots=True)
+class EvaluateValues:
+    """Evaluates the rows of a VALUES list, one of which may take long; they hold no parameters any more."""
+
+    source: ValuesSource
+
+    def __call__(self, arena: Arena) -> tuple[Column, ...]:
+        """Return the rows by columns; raises the first SqlError met."""
+        return tuple(column.place(arena) for column in instantiate_values(self.source, (), {}))
 
 
 @dataclass(frozen=True, slots=True)

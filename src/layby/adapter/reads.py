@@ -3,19 +3,21 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from layby.adapter.environment import Environment
 from layby.adapter.execution import Execution
-from layby.adapter.jobs import ArrangeOverlay
+from layby.adapter.jobs import ArrangeOverlay, EvaluateValues
 from layby.compute.arrangement import ArrangementDesc, Updates
+from layby.expr.scalar import with_values
 from layby.memory.arena import HEAP
 from layby.peek.answer import PeekResponse, RowEncoder
 from layby.peek.pending import Asker, PendingPeek
 from layby.peek.profile import PeekProfile
 from layby.peek.scan import PeekSpec
 from layby.sql.instantiate import instantiate, instantiate_columns, instantiate_series, instantiate_values
-from layby.sql.plan import ColumnsSource, SelectPlan, SeriesSource, TableSource
+from layby.sql.plan import ColumnsSource, SelectPlan, SeriesSource, TableSource, ValuesSource
 from layby.trace.batch import Batch
 from layby.trace.bundle import Snapshot
 from layby.trace.series import constant_batch, series_batch
@@ -74,6 +76,7 @@ def read(
                         ready.finishing,
                     )
                     pending = PendingPeek(spec, desc.id, encoder, then, takes_stashed=takes_stashed)
+                    pending.inline = not plan.is_heavy
                     pending.profile = profile
                     _read_over(session, pending, desc, own, execution)
                     return
@@ -87,14 +90,33 @@ def read(
         target = (constant_batch(columns, source.types, source.count),)
     else:
         name = "values"
-        columns = instantiate_values(source, params, environment)
+        columns = () if plan.has_heavy_values else instantiate_values(source, params, environment)
         target = (constant_batch(columns, source.types, len(source.rows)),)
     spec = PeekSpec(
         name, timestamp, ready.constraints, ready.reverse, ready.ordered, ready.mfp, ready.finishing
     )
     pending = PendingPeek(spec, target, encoder, then, takes_stashed=takes_stashed)
+    pending.inline = not plan.is_heavy
     pending.profile = profile
-    _peek(session, pending, execution)
+    if isinstance(source, ValuesSource) and plan.has_heavy_values:
+        rows = tuple(tuple(with_values(cell, params, environment) for cell in row) for row in source.rows)
+        _read_apart(session, pending, replace(source, rows=rows), execution)
+    else:
+        _peek(session, pending, execution)
+
+
+def _read_apart(session: Session, pending: PendingPeek, source: ValuesSource, execution: Execution) -> None:
+    """Read a VALUES list of which evaluating a value may take long."""
+
+    def evaluated(result: object) -> None:
+        if isinstance(result, tuple):
+            pending.target = (constant_batch(result, source.types, len(source.rows)),)
+            execution.attempt(lambda: _peek(session, pending, execution))
+        elif isinstance(result, Exception):
+            execution.fail(result)
+
+    execution.cancel = execution.fail
+    session.coordinator.run_apart(EvaluateValues(source), evaluated)
 
 
 def _peek(session: Session, pending: PendingPeek, execution: Execution) -> None:

@@ -87,7 +87,7 @@ def serve(
     http_port: Annotated[
         int, typer.Option(help="Port for health and metrics; 0 takes a free one.", min=0, max=65535)
     ] = 6878,
-    config: Annotated[Path | None, typer.Option(help="TOML file with a table [system_parameters].")] = None,
+    config: Annotated[Path | None, typer.Option(help="TOML file with a table \\[system_parameters].")] = None,
     workers: Annotated[
         Workers, typer.Option(help="What long walks and maintenance run on.")
     ] = Workers.PROCESSES,

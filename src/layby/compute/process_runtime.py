@@ -51,9 +51,6 @@ _HOUSEKEEPING_S: Final = 1.0
 _LEAST_PAUSE_S: Final = 0.05
 """Before another attempt at what the system has just refused."""
 
-_MOST_DEATHS: Final = 3
-"""How many processes may die with a job or a build before it is given up: it may be what kills them."""
-
 _Request = Apply | Create | Drop | RunJob
 
 
@@ -81,15 +78,20 @@ class ProcessMaintenanceRuntime:
         *,
         nice: int = 5,
         program: str = "layby.compute.maintenance_process",
+        most_deaths: int = 8,
         metrics: PeekMetrics | None = None,
     ) -> None:
-        """Start the process at the given nice value; `program` is the module that it runs. Raises OSError."""
+        """Start the process at the given nice value; `program` is the module that it runs. Raises OSError.
+
+        A job that so many processes have died with is given up: it may be what kills them.
+        """
         self.arena = SharedArena()
         self._metrics = metrics or PeekMetrics()
         self._state = state
         self._loop = loop
         self._nice = nice
         self._program = program
+        self._most_deaths = most_deaths
         self._page = ControlPage.create()
         self._compaction_frontier = compaction_frontier
         self._page[FRONTIER_SLOT] = compaction_frontier()
@@ -282,7 +284,7 @@ class ProcessMaintenanceRuntime:
                 found.deaths += 1
                 if isinstance(found.request, Apply) and found.request.time < self._state.upper:
                     applied.append(token)  # what was published was applied, though its answer was lost
-                elif isinstance(found.request, RunJob | Create) and found.deaths >= _MOST_DEATHS:
+                elif isinstance(found.request, RunJob | Create) and found.deaths >= self._most_deaths:
                     given_up.append((token, found.request))
         for token in applied:
             self._answer(token, None)
@@ -290,7 +292,7 @@ class ProcessMaintenanceRuntime:
             if isinstance(request, Create):
                 self._state.drop(request.desc.id)
             self._answer(
-                token, InternalError(f"{_MOST_DEATHS} maintenance processes died with this statement")
+                token, InternalError(f"{self._most_deaths} maintenance processes died with this statement")
             )
         pause = self._survival.died(self._started_at)
         run_apart(child.kill, lambda _: self._in_loop(lambda: self._replace(pause)))

@@ -188,8 +188,10 @@ class ServingWorker:
                 position_limit=parameters.row_iteration_limit,
             )
             granted = fuel.remaining
+            if not pending.inline and parameters.offload:
+                fuel = Fuel(0)
             outcome = scan.step(fuel)
-            if isinstance(outcome, Suspended) and self._is_alone(scan):
+            if isinstance(outcome, Suspended) and pending.inline and self._is_alone(scan):
                 # What is left of the turn's time is nobody else's.
                 taken = self._clock() - start
                 more = next_slice(scan.positions, taken, taken)

@@ -5,8 +5,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from layby.types.column import Column, Indices
+from layby.types.column import Column, FixedColumn, Indices
 from layby.types.ordering import Ordering, sort_indices
+from layby.types.scalar import FLOATING
 
 
 @dataclass(frozen=True, slots=True)
@@ -89,4 +90,11 @@ def thin(finishing: Finishing, columns: Sequence[Column], count: int) -> tuple[t
 
 def _order(finishing: Finishing, columns: Sequence[Column]) -> Indices:
     keys = finishing.order_by
-    return sort_indices([columns[key.column] for key in keys], [key.ordering for key in keys])
+    return sort_indices([_sortable(columns[key.column]) for key in keys], [key.ordering for key in keys])
+
+
+def _sortable(column: Column) -> Column:
+    """Return a column with -0.0 as 0.0: they are one value to SQL, though two to a batch's order of rows."""
+    if isinstance(column, FixedColumn) and column.type in FLOATING:
+        return FixedColumn(column.type, column.values + column.values.dtype.type(0), column.valid)
+    return column

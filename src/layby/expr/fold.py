@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from layby.expr.evaluate import evaluate
+from layby.expr.function import EXPANSIVE
 from layby.expr.scalar import (
     And,
     Call,
@@ -22,8 +23,9 @@ from layby.expr.scalar import (
 def fold(expr: Expr) -> Expr:
     """Return an equal expression with its constant parts computed.
 
-    A part that raises stays as it is: its error counts only if a row reaches it. Calls of volatile functions
-    stay too. Arguments that cannot matter (those after the one that decides an AND, say) are left out.
+    A part that raises stays as it is: its error counts only if a row reaches it. Calls of volatile functions,
+    and of those whose result may be of any size, stay too. Arguments that cannot matter (those after the one
+    that decides an AND, say) are left out.
     """
     return transform(expr, _fold_node)
 
@@ -35,7 +37,7 @@ def _fold_node(expr: Expr) -> Expr:
     match simpler:
         case Literal() | ColumnRef() | Param() | SessionValue():
             return simpler
-        case Call(function=function) if function.volatile:
+        case Call(function=function) if function.volatile or function.name in EXPANSIVE:
             return simpler
         case _ if not all(isinstance(child, Literal) for child in children(simpler)):
             return simpler

@@ -25,7 +25,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from enum import Enum
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Final
 
 from layby.types.scalar import SqlType
 
@@ -60,6 +60,9 @@ class CastContext(Enum):
     ASSIGNMENT = "assignment"
     EXPLICIT = "explicit"
 
+
+EXPANSIVE: Final = frozenset({"repeat", "lpad", "rpad"})
+"""Functions whose result may be longer than all of their arguments: the input does not tell the cost."""
 
 _FUNCTIONS: dict[str, list[Function]] = {}
 VariadicMaker = Callable[[tuple[SqlType, ...]], Function | None]

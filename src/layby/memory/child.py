@@ -18,6 +18,9 @@ from layby.memory.channel import Channel
 _PR_SET_PDEATHSIG: Final = 1
 _END_S: Final = 5.0
 
+_PROGRAM: Final = "import {}; from {} import main; main()"
+_NOT_NEEDED: Final = ("layby.cli", "layby.bench", "layby.http")
+
 _T = TypeVar("_T")
 
 _apart = ThreadPoolExecutor(1, thread_name_prefix="layby-children")
@@ -34,12 +37,18 @@ class Child:
 
     def __init__(self, module: str, shared_classes: tuple[type, ...]) -> None:
         """Start `main()` of a module: imported, not run with `-m`, so that its classes are in the child
-        those that messages from here name. Raises OSError."""
+        those that messages from here name. Raises OSError.
+
+        The child imports what this process has imported of ours right away: a message must not meet files
+        that have changed since, nor the first walk wait for imports.
+        """
+        loaded = sorted(n for n in sys.modules if n.startswith("layby.") and not n.startswith(_NOT_NEEDED))
+        program = _PROGRAM.format(", ".join([module, *loaded]), module)
         ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_STREAM)
         try:
             with theirs:
                 self.process = subprocess.Popen(
-                    [sys.executable, "-c", f"from {module} import main; main()", str(theirs.fileno())],
+                    [sys.executable, "-c", program, str(theirs.fileno())],
                     pass_fds=(theirs.fileno(),),
                     stdin=subprocess.DEVNULL,
                 )

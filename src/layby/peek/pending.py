@@ -46,6 +46,7 @@ class PendingPeek:
         "asker",
         "encoder",
         "frontier_seconds",
+        "inline",
         "inline_positions",
         "inline_seconds",
         "overlay",
@@ -73,6 +74,8 @@ class PendingPeek:
         self.respond = respond
         self.overlay = overlay
         self.takes_stashed = takes_stashed
+        self.inline = True
+        """Whether it may start on the serving loop."""
         self.state = PeekState.NEW
         self.arrived = 0.0
         self.frontier_seconds = 0.0

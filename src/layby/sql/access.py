@@ -11,6 +11,7 @@ from layby.sql.catalog import Index, Table
 from layby.sql.conditions import Bounds, Condition, Equals, EqualsRows, conditions
 from layby.sql.plan import BoundTemplate, RangeTemplate
 from layby.types.ordering import Ordering
+from layby.types.scalar import FLOATING
 
 RANGE_LIMIT: Final = 10_000
 """The ranges that a product of alternatives may come to; further key columns are left to the filter."""
@@ -144,7 +145,8 @@ def _take_rows(match: _Match, keys: Sequence[Expr], says: Sequence[tuple[int, Co
 def _serves(table: Table, index: Index, match: _Match, order: OrderBy) -> str | None:
     """Tell the direction in which the index's order begins with the order asked for, None for neither.
 
-    Key columns of one value may be passed over, in the index and in the order alike.
+    Key columns of one value may be passed over, in the index and in the order alike. A float is no key
+    column before another: an index keeps -0.0 before 0.0, which are one value to ORDER BY.
     """
     if not order:
         return None
@@ -155,6 +157,9 @@ def _serves(table: Table, index: Index, match: _Match, order: OrderBy) -> str | 
     if not wanted or whole:
         return "forward"
     if len(wanted) > len(offered):
+        return None
+    last = index.keys.index(offered[len(wanted) - 1])
+    if any(key.expr.type in FLOATING for key in index.keys[:last]):
         return None
     directions = set()
     for (expr, ordering), key in zip(wanted, offered, strict=False):

@@ -6,16 +6,17 @@ A plan is immutable. Values that differ between executions stand in it as `Param
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, Final
 
 import numpy as np
 from numpy.typing import NDArray
 
 from layby.expr.finishing import OrderKey
+from layby.expr.function import EXPANSIVE
 from layby.expr.mfp import Mfp
-from layby.expr.scalar import Expr
+from layby.expr.scalar import Call, Expr, Literal, walk
 from layby.sql.catalog import Index, IndexKey, Table
 from layby.trace.constraints import KeyList
 from layby.types.column import Column
@@ -108,6 +109,21 @@ class RangeTemplate:
     upper: tuple[BoundTemplate, ...] = ()
 
 
+_MANY_NODES: Final = 1_000
+"""Nodes of its expressions from which on a read is not begun on the serving loop."""
+
+
+def is_heavy(exprs: Iterable[Expr]) -> bool:
+    """Return whether to evaluate expressions on one row may take long; see `SelectPlan.is_heavy`."""
+    nodes = 0
+    for expr in exprs:
+        for node in walk(expr):
+            nodes += 1
+            if nodes > _MANY_NODES or (isinstance(node, Call) and node.function.name in EXPANSIVE):
+                return True
+    return False
+
+
 @dataclass(frozen=True, slots=True)
 class Signal:
     """A result column that acts on a session for each row of the answer: the read gives the process id there,
@@ -141,6 +157,27 @@ class SelectPlan:
     columns: tuple[ColumnDesc, ...]
     signals: tuple[Signal, ...] = ()
     ready: Callable[..., Any] | None = field(default=None, compare=False, repr=False)
+    _heavy: bool | None = field(default=None, init=False, compare=False, repr=False)
+    _heavy_values: bool | None = field(default=None, init=False, compare=False, repr=False)
+
+    @property
+    def is_heavy(self) -> bool:
+        """Whether a single row may take long: its expressions are many, or one may make a text of any size.
+
+        Positions do not tell the cost of such a read, so it never starts on the serving loop.
+        """
+        if self._heavy is None:
+            object.__setattr__(self, "_heavy", is_heavy((*self.mfp.predicates, *self.mfp.outputs)))
+        return bool(self._heavy)
+
+    @property
+    def has_heavy_values(self) -> bool:
+        """Whether the same is true of the values of a `ValuesSource`."""
+        if self._heavy_values is None:
+            rows = self.source.rows if isinstance(self.source, ValuesSource) else ()
+            cells = (cell for row in rows for cell in row if not isinstance(cell, Literal))
+            object.__setattr__(self, "_heavy_values", any(is_heavy((cell,)) for cell in cells))
+        return bool(self._heavy_values)
 
 
 @dataclass(frozen=True, slots=True)
