@@ -16,7 +16,6 @@ import uvloop
 
 from layby import __version__
 from layby.adapter.coordinator import Coordinator
-from layby.cli.scheduling import ask_for_short_slices
 from layby.compute.process_runtime import ProcessMaintenanceRuntime
 from layby.config import SystemParameters
 from layby.http.app import control_app
@@ -66,7 +65,6 @@ def serve(
     address cannot be listened on.
     """
     sys.setswitchinterval(_SWITCH_INTERVAL_S)
-    ask_for_short_slices()
     uvloop.run(_serve(parameters, sql, http, announce, workers))
 
 
