@@ -26,6 +26,7 @@ from layby.adapter.locks import LockMode, LockOwner, TableLocks
 from layby.adapter.session import Session
 from layby.adapter.statements import StatementCache
 from layby.adapter.transaction import Transaction
+from layby.adapter.unique import key_names
 from layby.compute.arrangement import ArrangementDesc
 from layby.compute.maintenance import TableWrite
 from layby.compute.runtime import Job, MaintenanceRuntime, ThreadMaintenanceRuntime
@@ -399,13 +400,3 @@ class _Arrival:
     def describe(self) -> str:
         """Return whose result it is."""
         return f"after {self._job}"
-
-
-def key_names(table: Table, index: Index) -> tuple[str, ...]:
-    """Return the names of an index's key columns, as error details show them."""
-    from layby.expr.scalar import ColumnRef
-
-    return tuple(
-        table.desc.columns[k.expr.index].name if isinstance(k.expr, ColumnRef) else "expression"
-        for k in index.keys
-    )

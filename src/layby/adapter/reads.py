@@ -52,6 +52,8 @@ def read(
     source = plan.source
     target: int | tuple[Batch, ...]
     timestamp = coordinator.state.upper - 1
+    own: Updates | None = None
+    desc: ArrangementDesc | None = None
     if isinstance(source, TableSource):
         table = source.table
         name = table.name if source.index is None else source.index.name
@@ -65,21 +67,6 @@ def read(
             if transaction is not None:
                 timestamp = coordinator.read_time(transaction)
                 own = transaction.written(table.id)
-                if own is not None:
-                    spec = PeekSpec(
-                        name,
-                        timestamp,
-                        ready.constraints,
-                        ready.reverse,
-                        ready.ordered,
-                        ready.mfp,
-                        ready.finishing,
-                    )
-                    pending = PendingPeek(spec, desc.id, encoder, then, takes_stashed=takes_stashed)
-                    pending.inline = not plan.is_heavy
-                    pending.profile = profile
-                    _read_over(session, pending, desc, own, execution)
-                    return
     elif isinstance(source, SeriesSource):
         name = "generate_series"
         start, stop, step = instantiate_series(source, params, environment)
@@ -98,7 +85,9 @@ def read(
     pending = PendingPeek(spec, target, encoder, then, takes_stashed=takes_stashed)
     pending.inline = not plan.is_heavy
     pending.profile = profile
-    if isinstance(source, ValuesSource) and plan.has_heavy_values:
+    if own is not None and desc is not None:
+        _read_over(session, pending, desc, own, execution)
+    elif isinstance(source, ValuesSource) and plan.has_heavy_values:
         rows = tuple(tuple(with_values(cell, params, environment) for cell in row) for row in source.rows)
         _read_apart(session, pending, replace(source, rows=rows), execution)
     else:

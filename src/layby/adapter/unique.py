@@ -10,7 +10,8 @@ import pyarrow.compute as pc
 from numpy.typing import NDArray
 
 from layby.errors import SqlError
-from layby.sql.catalog import Index
+from layby.expr.scalar import ColumnRef
+from layby.sql.catalog import Index, Table
 from layby.trace.batch import Batch
 from layby.trace.constraints import KeyRange
 from layby.trace.search import seek
@@ -188,3 +189,11 @@ def _equal_texts(
     stops = ends[np.searchsorted(ends, firsts, "right").clip(max=len(ends) - 1)]
     stops[firsts < 0] = -1
     return firsts + offset, stops + offset
+
+
+def key_names(table: Table, index: Index) -> tuple[str, ...]:
+    """Return the names of an index's key columns, as error details show them."""
+    return tuple(
+        table.desc.columns[k.expr.index].name if isinstance(k.expr, ColumnRef) else "expression"
+        for k in index.keys
+    )
