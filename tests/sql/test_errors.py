@@ -288,3 +288,29 @@ def test_long_sums_are_planned(count: int) -> None:
 
     outputs = select_of("select " + "1 + " * count + "1").mfp.outputs
     assert getattr(outputs[0], "value", None) == count + 1
+
+
+WIDE_KEY = ", ".join(f"c{i}" for i in range(33))
+
+
+@pytest.mark.parametrize(
+    ("sql", "message"),
+    [
+        (
+            f"create table x ({', '.join(f'c{i} int' for i in range(1601))})",
+            "tables can have at most 1600 columns",
+        ),
+        (
+            f"create table x ({WIDE_KEY.replace(',', ' int,')} int, primary key ({WIDE_KEY}))",
+            "cannot use more than 32 columns in an index",
+        ),
+        (f"select {', '.join(['1'] * 1665)}", "target lists can have at most 1664 entries"),
+    ],
+)
+def test_more_columns_than_postgresql_takes_are_refused(sql: str, message: str) -> None:
+    error = failure(sql)
+    assert (error.sqlstate, error.message) == ("54011", message)
+
+
+def test_as_many_columns_as_postgresql_takes_are_planned() -> None:
+    assert len(select_of(f"select {', '.join(['1'] * 1664)}").columns) == 1664

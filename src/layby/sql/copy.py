@@ -45,15 +45,16 @@ def _columns(
 ) -> tuple[int, ...]:
     if not nodes:
         return tuple(range(len(names)))
-    columns: list[int] = []
+    numbers = {name: number for number, name in enumerate(names)}
+    columns: dict[int, None] = {}
     for node in nodes:
         name = node.string.sval
-        if name not in names:
+        number = numbers.get(name)
+        if number is None:
             raise context.error("42703", f'column "{name}" of relation "{table}" does not exist')
-        number = names.index(name)
         if number in columns:
             raise context.error("42701", f'column "{name}" specified more than once')
-        columns.append(number)
+        columns[number] = None
     return tuple(columns)
 
 

@@ -24,6 +24,7 @@ from layby.sql.typenames import resolve_type
 from layby.types.relation import ColumnDesc, RelationDesc
 
 _SYSTEM_SCHEMA: Final = "pg_catalog"
+_COLUMN_LIMIT: Final = 1_600
 _KEY_LIMIT: Final = 32
 
 
@@ -60,6 +61,8 @@ def plan_create_table(context: BindContext, node: Node) -> CreateTablePlan:
             _table_constraint(context, made, element.constraint)
         else:
             raise context.unsupported("LIKE in CREATE TABLE is")
+    if len(made.columns) > _COLUMN_LIMIT:
+        raise context.error("54011", f"tables can have at most {_COLUMN_LIMIT} columns")
     _require_distinct(context, [c.name for c in made.columns])
     unique = _unique(context, made, relation.relname)
     return CreateTablePlan(
@@ -149,9 +152,11 @@ def _unsupported_constraint(context: BindContext, node: Node) -> Exception:
 
 
 def _require_distinct(context: BindContext, names: Sequence[str]) -> None:
-    for i, name in enumerate(names):
-        if name in names[:i]:
+    known: set[str] = set()
+    for name in names:
+        if name in known:
             raise context.error("42701", f'column "{name}" specified more than once')
+        known.add(name)
 
 
 def _primary_not_null(made: _Definition) -> list[ColumnDesc]:
@@ -163,33 +168,38 @@ def _primary_not_null(made: _Definition) -> list[ColumnDesc]:
 
 def _unique(context: BindContext, made: _Definition, table: str) -> tuple[UniqueConstraint, ...]:
     """Name the constraints and number their columns; the primary key comes first."""
-    names = [c.name for c in made.columns]
+    numbers = {c.name: number for number, c in enumerate(made.columns)}
     primaries = [k for k in made.keys if k.primary]
     if len(primaries) > 1:
         raise context.error(
             "42P16", f'multiple primary keys for table "{table}" are not allowed', primaries[1].location
         )
-    given = {k.name for k in made.keys if k.name}
+    names = {k.name for k in made.keys if k.name}
     chosen: list[UniqueConstraint] = []
+    known: set[tuple[int, ...]] = set()
 
     def taken(name: str) -> bool:
-        return name in given or any(c.name == name for c in chosen) or _exists(context.catalog, name)
+        return name in names or _exists(context.catalog, name)
 
     for key in [*primaries, *(k for k in made.keys if not k.primary)]:
+        if len(key.columns) > _KEY_LIMIT:
+            raise context.error("54011", f"cannot use more than {_KEY_LIMIT} columns in an index")
         for i, column in enumerate(key.columns):
-            if column not in names:
+            if column not in numbers:
                 raise context.error("42703", f'column "{column}" named in key does not exist', key.location)
             if column in key.columns[:i]:
                 what = "primary key" if key.primary else "unique"
                 raise context.error(
                     "42701", f'column "{column}" appears twice in {what} constraint', key.location
                 )
-        columns = tuple(names.index(c) for c in key.columns)
-        if any(c.columns == columns for c in chosen) and not key.name:
+        columns = tuple(numbers[c] for c in key.columns)
+        if columns in known and not key.name:
             continue  # PostgreSQL keeps one index for constraints on the same columns
         middle, suffix = (None, "pkey") if key.primary else (joined_columns(key.columns), "key")
         name = key.name or free_name(table, middle, suffix, taken)
         chosen.append(UniqueConstraint(name, columns, key.primary))
+        names.add(name)
+        known.add(columns)
     return tuple(chosen)
 
 

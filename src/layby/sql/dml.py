@@ -76,11 +76,22 @@ def _default(table: Table, column: int) -> Expr:
     return null(table.desc.columns[column].type) if default is None else default
 
 
-def _column_number(context: BindContext, table: Table, name: str, location: int) -> int:
-    for i, column in enumerate(table.desc.columns):
-        if column.name == name:
-            return i
-    raise context.error("42703", f'column "{name}" of relation "{table.name}" does not exist', location)
+class _ColumnNumbers:
+    """The numbers of a table's columns by their names."""
+
+    def __init__(self, context: BindContext, table: Table) -> None:
+        self._context = context
+        self._table = table.name
+        self._numbers = {column.name: i for i, column in enumerate(table.desc.columns)}
+
+    def of(self, name: str, location: int) -> int:
+        """Return a column's number; raises 42703."""
+        number = self._numbers.get(name)
+        if number is None:
+            raise self._context.error(
+                "42703", f'column "{name}" of relation "{self._table}" does not exist', location
+            )
+        return number
 
 
 def _insert_columns(context: BindContext, table: Table, nodes: Sequence[Node]) -> tuple[list[int], list[int]]:
@@ -88,18 +99,17 @@ def _insert_columns(context: BindContext, table: Table, nodes: Sequence[Node]) -
     if not nodes:
         count = len(table.desc.columns)
         return list(range(count)), [-1] * count
-    columns: list[int] = []
-    places: list[int] = []
+    numbers = _ColumnNumbers(context, table)
+    places: dict[int, int] = {}
     for node in nodes:
         target = node.res_target
         if target.indirection:
             raise context.unsupported("assignment to a part of a column is", target.location)
-        number = _column_number(context, table, target.name, target.location)
-        if number in columns:
+        number = numbers.of(target.name, target.location)
+        if number in places:
             raise context.error("42701", f'column "{target.name}" specified more than once', target.location)
-        columns.append(number)
-        places.append(target.location)
-    return columns, places
+        places[number] = target.location
+    return list(places), list(places.values())
 
 
 def _matched(
@@ -205,12 +215,13 @@ def plan_update(context: BindContext, node: Node) -> UpdatePlan:
     table, scope = _written(context, node)
     binder = Binder(context, scope)
     desc = table.desc.columns
+    numbers = _ColumnNumbers(context, table)
     values: dict[int, Expr] = {}
     for item in node.target_list:
         target = item.res_target
         if target.indirection:
             raise context.unsupported("assignment to a part of a column is", target.location)
-        number = _column_number(context, table, target.name, target.location)
+        number = numbers.of(target.name, target.location)
         if number in values:
             raise context.error("42601", f'multiple assignments to same column "{target.name}"')
         source = _assigned(context, target.val)

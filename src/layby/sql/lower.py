@@ -44,10 +44,10 @@ def lower(bound: BoundSelect) -> SelectPlan:
     elif isinstance(source, SeriesSource) and order and _climbs(source):
         first = order[0]
         direction = "forward" if first[0] == ColumnRef(0, source.type) and not first[1].descending else None
-    outputs: list[Expr] = []
-    projection = tuple(_add(outputs, place(fold(t.bound.expr))) for t in bound.targets)
-    order_by = tuple(OrderKey(_find(outputs, place(e)), o) for e, o in order)
-    mfp = Mfp(_arity(source), tuple(place(p) for p in predicates), tuple(outputs))
+    outputs = _Outputs()
+    projection = tuple(outputs.add(place(fold(t.bound.expr))) for t in bound.targets)
+    order_by = tuple(OrderKey(outputs.find(place(e)), o) for e, o in order)
+    mfp = Mfp(_arity(source), tuple(place(p) for p in predicates), tuple(outputs.exprs))
     return SelectPlan(
         source=source,
         ranges=ranges,
@@ -92,19 +92,27 @@ def _placer(index: Index) -> Callable[[Expr], Expr]:
     return place
 
 
-def _add(outputs: list[Expr], expr: Expr) -> int:
-    """Return where an output column stands; a column that is already there is not put out twice."""
-    if isinstance(expr, ColumnRef):
-        return _find(outputs, expr)
-    outputs.append(expr)
-    return len(outputs) - 1
+class _Outputs:
+    """The output columns of a read; one that is a column as it is stands there once."""
 
+    def __init__(self) -> None:
+        self.exprs: list[Expr] = []
+        self._places: dict[Expr, int] = {}
 
-def _find(outputs: list[Expr], expr: Expr) -> int:
-    if expr in outputs:
-        return outputs.index(expr)
-    outputs.append(expr)
-    return len(outputs) - 1
+    def add(self, expr: Expr) -> int:
+        """Return where the column of a result stands."""
+        return self.find(expr) if isinstance(expr, ColumnRef) else self._put(expr)
+
+    def find(self, expr: Expr) -> int:
+        """Return where a column stands, put there unless it is known."""
+        at = self._places.get(expr)
+        return self._put(expr) if at is None else at
+
+    def _put(self, expr: Expr) -> int:
+        self.exprs.append(expr)
+        at = len(self.exprs) - 1
+        self._places.setdefault(expr, at)
+        return at
 
 
 def _arity(source: Source) -> int:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from layby.errors import SqlError
 from layby.expr.scalar import ColumnRef
@@ -26,23 +26,34 @@ class Scope:
     schema: str | None = None
     scalar: bool = False
     """The relation is a function's single column: its name stands for the column too."""
+    _places: dict[str, int] | None = field(default=None, init=False, compare=False, repr=False)
+    """Where each name stands, -1 for one that several columns have; made when a column is first named."""
 
     def column(self, context: BindContext, path: Sequence[str], location: int) -> Bound:
         """Resolve a column name of one to three parts; raises 42703, 42702 or 42P01."""
         *qualifier, name = path
         if qualifier:
             self.check_relation(context, qualifier, location)
-        found = [i for i, n in enumerate(self.names) if n == name]
-        if len(found) > 1:
-            raise context.error("42702", f'column reference "{name}" is ambiguous', location)
-        if found:
-            return Bound(ColumnRef(found[0], self.types[found[0]]), location)
+        at = self._place(name)
+        if at is not None:
+            if at < 0:
+                raise context.error("42702", f'column reference "{name}" is ambiguous', location)
+            return Bound(ColumnRef(at, self.types[at]), location)
         if not qualifier and name == self.relation:
             if self.scalar:
                 return Bound(ColumnRef(0, self.types[0]), location)
             raise context.unsupported("whole-row references are", location)
         shown = f'"{name}"' if not qualifier else f"{qualifier[-1]}.{name}"
         raise context.error("42703", f"column {shown} does not exist", location)
+
+    def _place(self, name: str) -> int | None:
+        places = self._places
+        if places is None:
+            places = {}
+            for at, known in enumerate(self.names):
+                places[known] = -1 if known in places else at
+            object.__setattr__(self, "_places", places)
+        return places.get(name)
 
     def check_relation(self, context: BindContext, qualifier: Sequence[str], location: int) -> None:
         """Check that a qualifier (`t` or `schema.t`) names this relation; raises 42P01."""

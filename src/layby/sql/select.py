@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Final
 
@@ -20,6 +20,9 @@ from layby.sql.relation import Relation, bind_function, bind_table, rename
 from layby.sql.scope import Scope
 from layby.types.ordering import ASCENDING, DESCENDING, Ordering
 from layby.types.scalar import BIGINT, BOOLEAN, SqlType
+
+_TARGET_LIMIT: Final = 1_664
+"""Result columns of a statement, as in PostgreSQL."""
 
 NO_ROWS_NEEDED: Final = ValuesSource(((),), ())
 """What a SELECT without FROM reads: one row of no columns."""
@@ -74,6 +77,8 @@ def bind_select(
         targets = [Target(n, Bound(ColumnRef(i, scope.types[i]), -1)) for i, n in enumerate(scope.names)]
     else:
         targets = _targets(binder, node.target_list, signals=signals)
+    if len(targets) > _TARGET_LIMIT:
+        raise context.error("54011", f"target lists can have at most {_TARGET_LIMIT} entries")
     where = binder.boolean(node.where_clause, "WHERE").expr if node.HasField("where_clause") else None
     order = _order(binder, node.sort_clause, targets)
     if resolve:
@@ -171,13 +176,17 @@ def _star(binder: Binder, node: Node) -> list[Target]:
 
 
 def _order(binder: Binder, nodes: Sequence[Node], targets: list[Target]) -> tuple[tuple[Expr, Ordering], ...]:
-    order: list[tuple[Expr, Ordering]] = []
+    order: dict[Expr, Ordering] = {}
+    places: dict[str, list[int]] = {}
+    if nodes:
+        for at, target in enumerate(targets):
+            places.setdefault(target.name, []).append(at)
     for node in nodes:
         item = node.sort_by
-        expr = _order_item(binder, item.node, targets)
-        if all(expr != e for e, _ in order):
-            order.append((expr, ordering(binder.context, item.sortby_dir, item.sortby_nulls)))
-    return tuple(order)
+        expr = _order_item(binder, item.node, targets, places)
+        if expr not in order:
+            order[expr] = ordering(binder.context, item.sortby_dir, item.sortby_nulls)
+    return tuple(order.items())
 
 
 def ordering(context: BindContext, direction: int, nulls: int) -> Ordering:
@@ -190,8 +199,13 @@ def ordering(context: BindContext, direction: int, nulls: int) -> Ordering:
     return replace(base, nulls_first=nulls == pb.SORTBY_NULLS_FIRST)
 
 
-def _order_item(binder: Binder, node: Node, targets: list[Target]) -> Expr:
-    """Resolve one item: an output column by name or number before any expression over the input."""
+def _order_item(
+    binder: Binder, node: Node, targets: list[Target], places: Mapping[str, Sequence[int]]
+) -> Expr:
+    """Resolve one item: an output column by name or number before any expression over the input.
+
+    `places` are those of the output columns by their names.
+    """
     context = binder.context
     kind = node.WhichOneof("node")
     if kind == "a_const":
@@ -206,8 +220,8 @@ def _order_item(binder: Binder, node: Node, targets: list[Target]) -> Expr:
         return _resolved(context, targets, number - 1)
     if kind == "column_ref" and len(node.column_ref.fields) == 1:
         field = node.column_ref.fields[0]
-        name = field.string.sval if field.WhichOneof("node") == "string" else None
-        found = [i for i, t in enumerate(targets) if t.name == name]
+        name = field.string.sval if field.WhichOneof("node") == "string" else ""
+        found = places.get(name)
         if found:
             first = targets[found[0]].bound.expr
             if any(targets[i].bound.expr != first for i in found):
