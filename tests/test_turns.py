@@ -218,3 +218,15 @@ def test_turns_of_a_real_loop_are_observed_whatever_brought_them(
     loop.close()
     left.close()
     right.close()
+
+
+def test_the_beginning_of_each_turn_is_told_once() -> None:
+    told = []
+    loop, clock = FakeLoop(), Clock()
+    turns = Turns(loop, Histogram("turns", ""), clock, clock, on_enter=lambda: told.append(clock.now))  # type: ignore[arg-type]
+    for _ in range(2):
+        turns.enter()
+        turns.enter()
+        clock.now += 1
+        loop.turn()
+    assert told == [100.0, 101.0]

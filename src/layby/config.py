@@ -177,6 +177,12 @@ PARAMETERS: Final = {
             "Writes the rows of a large answer to the stash while they are found, where its order allows it.",
         ),
         Parameter(
+            "enable_serving_loop_realtime",
+            "bool",
+            False,
+            "Runs the serving loop at real-time priority, where the system permits it.",
+        ),
+        Parameter(
             "max_result_size",
             "bytes",
             GIB,

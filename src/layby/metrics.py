@@ -70,6 +70,7 @@ class PeekMetrics:
         self.walk_process_restarts = 0
         self.maintenance_restarts = 0
         self.shared_memory_bytes: Callable[[], int] = lambda: 0
+        self.serving_loop_realtime = False
         """What tells the bytes of shared memory in use; asked by the scrape, on its thread."""
         self.turn_seconds = Histogram(
             "layby_serving_loop_turn_seconds",
@@ -168,6 +169,11 @@ class PeekCollector(Collector):
                 "layby_shared_memory_bytes",
                 "Bytes of shared memory that the server has mapped: tables, indexes, and answers under way.",
                 metrics.shared_memory_bytes(),
+            ),
+            (
+                "layby_serving_loop_realtime",
+                "1 where the serving loop runs at real-time priority.",
+                int(metrics.serving_loop_realtime),
             ),
             ("layby_index_peek_permits_in_use", "Walks that hold a permit.", metrics.permits_in_use),
             ("layby_index_peek_permits_queued", "Walks that wait for a permit.", metrics.permits_queued),

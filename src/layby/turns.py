@@ -83,6 +83,7 @@ class Turns:
         "_longest",
         "_loop",
         "_mark",
+        "_on_enter",
         "_quiet_until",
         "_ready",
         "_under_way",
@@ -95,12 +96,17 @@ class Turns:
         histogram: Histogram,
         clock: Callable[[], float] = time.perf_counter,
         cpu_clock: Callable[[], float] = time.thread_time,
+        on_enter: Callable[[], object] | None = None,
     ) -> None:
-        """Measure the turns of `loop` in seconds of `clock`; `cpu_clock` is what its thread spent on it."""
+        """Measure the turns of `loop` in seconds of `clock`; `cpu_clock` is what its thread spent on it.
+
+        `on_enter` is called at the beginning of each turn.
+        """
         self._loop = loop
         self._histogram = histogram
         self._clock = clock
         self._cpu_clock = cpu_clock
+        self._on_enter = on_enter
         self._ready: list[Callback] = []
         self._under_way = False
         self._began = 0.0
@@ -121,6 +127,8 @@ class Turns:
             self._cpu_began = self._cpu_clock()
             self._began = self._mark = self._clock()
             self._loop.call_soon(self._end)
+            if self._on_enter is not None:
+                self._on_enter()
 
     def spent(self, cause: Described | Callback) -> None:
         """Note that what passed of the turn since the last such note was spent by `cause`."""

@@ -21,6 +21,7 @@ GAUGES = (
     "layby_index_peek_permits_in_use",
     "layby_index_peek_pinned_bytes",
     "layby_peek_stash_bytes",
+    "layby_serving_loop_realtime",
 )
 HISTOGRAMS = (
     "layby_index_peek_total_seconds",

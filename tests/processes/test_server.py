@@ -9,6 +9,7 @@ import threading
 import urllib.error
 import urllib.request
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Any
 
 import psycopg
@@ -193,3 +194,35 @@ def test_the_turns_of_the_serving_loop_and_the_shared_memory_are_told(server: La
     assert metric(server, "layby_serving_loop_turn_seconds_count") > 0
     assert metric(server, "layby_serving_loop_turn_seconds_sum") > 0
     assert metric(server, "layby_shared_memory_bytes") > 4_000_000
+
+
+def test_only_the_serving_loop_is_of_real_time_priority_where_that_is_permitted(server: LaybyServer) -> None:
+    loop = pid_of(server)
+    others = [thread for thread in threads(loop) if thread != loop]
+    started = [thread for child in children(loop) for thread in threads(child)]
+    assert others
+    assert started
+    permitted = may_be_realtime()
+    assert policy(loop) == (os.SCHED_RR if permitted else os.SCHED_OTHER)
+    assert metric(server, "layby_serving_loop_realtime") == permitted
+    assert {policy(thread) for thread in others + started} == {os.SCHED_OTHER}
+    with connect(server) as connection:
+        connection.execute("ALTER SYSTEM SET enable_serving_loop_realtime = off")
+        assert policy(loop) == os.SCHED_OTHER
+        assert metric(server, "layby_serving_loop_realtime") == 0
+        connection.execute("ALTER SYSTEM RESET ALL")
+    assert policy(loop) == (os.SCHED_RR if permitted else os.SCHED_OTHER)
+
+
+def may_be_realtime() -> bool:
+    """Return whether the system lets a program of this user take real-time priority: one tries."""
+    tried = subprocess.run(["chrt", "--rr", "1", "true"], check=False, capture_output=True)
+    return tried.returncode == 0
+
+
+def threads(pid: int) -> list[int]:
+    return [int(task.name) for task in Path(f"/proc/{pid}/task").iterdir()]
+
+
+def policy(thread: int) -> int:
+    return os.sched_getscheduler(thread) & ~os.SCHED_RESET_ON_FORK

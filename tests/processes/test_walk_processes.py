@@ -12,8 +12,9 @@ from typing import Any
 import pytest
 
 from layby.errors import InternalError
-from layby.memory import segment
+from layby.memory import segment, serving_core
 from layby.memory.segment import mapped_bytes
+from layby.memory.serving_core import ServingCore
 from layby.peek.scan import PeekScan
 from tests.peek.harness import bundle_of, error_of, pairs, rows_of
 from tests.peek.pools import PoolHarness, Walks, walks_of
@@ -228,3 +229,20 @@ def test_closing_ends_the_processes_though_one_is_stopped() -> None:
         processes = walks.processes.process_ids
         harness.worker.cancel(peek)
     assert not any(Path(f"/proc/{pid}").exists() for pid in processes)
+
+
+@pytest.mark.parametrize(("loop_is_on", "gives_way"), [(7, True), (6, False)])
+def test_a_walk_gives_way_on_the_core_of_the_serving_loop(
+    loop_is_on: int, gives_way: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(serving_core, "current_core", lambda: loop_is_on)
+    core = ServingCore.create()
+    core.note()
+    with walks_of("processes", 1, program="tests.processes.yielding", serving_core=core) as walks:
+        harness = PoolHarness(walks, bundle_of(pairs(*HUNDRED)), inline_budget=10, yield_granularity=16)
+        response = harness.ask()
+        if gives_way:
+            assert error_of(response) == ("XX000", 'the process that walked "test" died')
+        else:
+            assert rows_of(response) == list(HUNDRED)
+        harness.until_idle()

@@ -20,8 +20,11 @@ from layby.bench.result import Result, combine, percentile, ratio, summarize
 from layby.bench.server import LaybyServer, Server
 
 OFFLOAD: Final = "enable_compute_index_peek_offload"
-OFFLOAD_ON: Final = {OFFLOAD: "on"}
-OFFLOAD_OFF: Final = {OFFLOAD: "off"}
+_REALTIME: Final = "enable_serving_loop_realtime"
+OFFLOAD_ON: Final = {OFFLOAD: "on", _REALTIME: "on"}
+OFFLOAD_OFF: Final = {OFFLOAD: "off", _REALTIME: "on"}
+NORMAL_PRIORITY: Final = {OFFLOAD: "on", _REALTIME: "off"}
+"""As where the system does not permit real-time priority."""
 
 Extra = dict[str, float | int | str]
 

@@ -11,7 +11,16 @@ from contextlib import ExitStack
 
 from rich.console import Console
 
-from layby.bench.arms import OFFLOAD_OFF, OFFLOAD_ON, Arm, Beside, compare, interleave, run_arm
+from layby.bench.arms import (
+    NORMAL_PRIORITY,
+    OFFLOAD_OFF,
+    OFFLOAD_ON,
+    Arm,
+    Beside,
+    compare,
+    interleave,
+    run_arm,
+)
 from layby.bench.load import Load
 from layby.bench.plan import Plan
 from layby.bench.result import Result
@@ -32,6 +41,8 @@ RATIOS = (
     ("ratio-offload-off", "offload-off", "no-walks"),
     ("ratio-offload-on", "offload-on", "no-walks"),
     ("ratio-outside-load", "offload-on-outside-load", "no-walks-outside-load"),
+    ("ratio-outside-load-vs-quiet", "offload-on-outside-load", "no-walks"),
+    ("ratio-normal-priority", "normal-priority", "no-walks"),
     ("ratio-postgres", "postgres", "postgres-no-walks"),
     ("ratio-vs-postgres", "offload-on", "postgres"),
 )
@@ -74,8 +85,10 @@ def arms_of_walks(
         Arm("no-walks", layby, quiet, parameters=OFFLOAD_ON),
         Arm("offload-off", layby, quiet, busy, OFFLOAD_OFF),
         Arm("offload-on", layby, quiet, busy, OFFLOAD_ON),
+        Arm("normal-priority", layby, quiet, busy, NORMAL_PRIORITY),
         Arm("no-walks-outside-load", layby, quiet, parameters=OFFLOAD_ON, outside=OUTSIDE),
         Arm("offload-on-outside-load", layby, quiet, busy, OFFLOAD_ON, OUTSIDE),
+        Arm("normal-priority-outside-load", layby, quiet, busy, NORMAL_PRIORITY, OUTSIDE),
     ]
     if postgres is not None:
         arms += [

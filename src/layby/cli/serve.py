@@ -8,6 +8,7 @@ import os
 import resource
 import signal
 import sys
+import threading
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
@@ -16,12 +17,14 @@ import uvloop
 
 from layby import __version__
 from layby.adapter.coordinator import Coordinator
+from layby.cli.realtime import set_realtime
 from layby.compute.process_runtime import ProcessMaintenanceRuntime
 from layby.config import SystemParameters
 from layby.http.app import control_app
 from layby.http.control import ControlPlane
 from layby.memory.reaper import reap_apart
 from layby.memory.segment import mapped_bytes
+from layby.memory.serving_core import ServingCore
 from layby.metrics import PeekMetrics, registry
 from layby.peek.process_pool import ProcessWalkPool
 from layby.persist.blob import Blob
@@ -85,12 +88,23 @@ async def _serve(
     except OSError as error:
         raise ServeError(f"cannot make a folder for large answers: {error}") from None
     blob = FolderBlob(stash.path, durable=False)
-    turns = Turns(loop, metrics.turn_seconds)
+    serving_core = ServingCore.create()
+    turns = Turns(loop, metrics.turn_seconds, on_enter=serving_core.note)
     if workers == "processes":
-        coordinator = with_processes(parameters, turns, metrics, blob)
+        coordinator = with_processes(parameters, turns, metrics, blob, serving_core)
     else:
         coordinator = Coordinator(parameters, loop=turns, metrics=metrics, blob=blob)
     coordinator.start()
+    this_thread = threading.get_native_id()
+
+    def set_priority() -> None:
+        wanted = bool(parameters.get("enable_serving_loop_realtime"))
+        if wanted != metrics.serving_loop_realtime:
+            metrics.serving_loop_realtime = set_realtime(this_thread, wanted)
+            serving_core.ask(not metrics.serving_loop_realtime)
+
+    set_priority()
+    parameters.on_change.append(set_priority)
     try:
         try:
             control = ControlPlane(control_app(coordinator.healthy, registry(metrics)), http.host, http.port)
@@ -121,7 +135,8 @@ def with_processes(
     parameters: SystemParameters,
     loop: EventLoop,
     metrics: PeekMetrics,
-    blob: Blob | None = None,
+    blob: Blob,
+    serving_core: ServingCore,
 ) -> Coordinator:
     """Return a coordinator whose walks and maintenance run in processes of their own."""
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
@@ -129,7 +144,9 @@ def with_processes(
         resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))  # a descriptor for each segment
     reap_apart()
     metrics.shared_memory_bytes = mapped_bytes
-    pool = ProcessWalkPool(os.cpu_count() or 1, loop, lambda: parameters.peek, metrics=metrics)
+    pool = ProcessWalkPool(
+        os.cpu_count() or 1, loop, lambda: parameters.peek, metrics=metrics, serving_core=serving_core
+    )
     parameters.on_change.append(pool.parameters_changed)
     return Coordinator(
         parameters,

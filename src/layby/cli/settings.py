@@ -19,6 +19,7 @@ TABLE: Final = "system_parameters"
 PRODUCT_DEFAULTS: Final = {
     "enable_compute_index_peek_offload": "on",
     "compute_index_peek_quiet_budget": "4194304",
+    "enable_serving_loop_realtime": "on",
 }
 
 

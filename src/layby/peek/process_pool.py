@@ -25,6 +25,7 @@ from layby.errors import InternalError
 from layby.memory.channel import ChannelClosedError
 from layby.memory.child import Child, run_apart
 from layby.memory.control_page import ControlPage
+from layby.memory.serving_core import ServingCore
 from layby.memory.shared_arena import SharedArena
 from layby.memory.survival import Survival
 from layby.metrics import PeekMetrics
@@ -66,7 +67,7 @@ _HOUSEKEEPING_S: Final = 1.0
 class _Walker:
     """One walk process, and the work that it has."""
 
-    def __init__(self, slot: int, page: ControlPage, nice: int, program: str) -> None:
+    def __init__(self, slot: int, page: ControlPage, nice: int, core: ServingCore, program: str) -> None:
         self.started_at = time.monotonic()
         self.child = Child(program, (Batch,))
         self.channel = self.child.channel
@@ -78,7 +79,7 @@ class _Walker:
         """It may owe notice of answers that are gone there, and has not been asked since."""
         self.progress: ControlPage | None = None
         """Where the process shows how far its walk is; None until it has told."""
-        self.channel.send(Setup(page, slot, nice))
+        self.channel.send(Setup(page, slot, nice, core.page))
 
 
 class ProcessWalkPool:
@@ -94,14 +95,19 @@ class ProcessWalkPool:
         hard_stop_s: float = HARD_STOP_S,
         program: str = "layby.peek.walk_process",
         metrics: PeekMetrics | None = None,
+        serving_core: ServingCore | None = None,
     ) -> None:
-        """Start `size` processes at the given nice value; `program` is the module that they run."""
+        """Start `size` processes at the given nice value; `program` is the module that they run.
+
+        They give way on `serving_core`.
+        """
         self.size = size
         """How many walks can run at once; fewer for the moment where a process is being replaced."""
         self._loop = loop
         self._parameters = parameters
         self._nice = nice
         self._hard_stop_s = hard_stop_s
+        self._serving_core = serving_core or ServingCore.create()
         self._program = program
         self._page = ControlPage.create()
         self._arena = SharedArena()
@@ -158,7 +164,7 @@ class ProcessWalkPool:
 
     def _new_walker(self, slot: int) -> _Walker:
         """Start a process; on any thread. Raises OSError."""
-        return _Walker(slot, self._page, self._nice, self._program)
+        return _Walker(slot, self._page, self._nice, self._serving_core, self._program)
 
     def _adopt(self, walker: _Walker) -> None:
         self._walkers.append(walker)

@@ -20,6 +20,7 @@ from numpy.typing import NDArray
 from layby.memory.channel import Channel, ChannelClosedError
 from layby.memory.child import give_memory_back, start_child
 from layby.memory.control_page import ControlPage
+from layby.memory.serving_core import ServingCore
 from layby.memory.shared_arena import SharedArena
 from layby.peek.answer import PeekResponse, RowEncoder, Rows, Stashed
 from layby.peek.scan import PeekScan, PhaseTimes
@@ -55,6 +56,7 @@ class Setup(NamedTuple):
     page: ControlPage
     slot: int
     nice: int
+    serving_core: ControlPage
 
 
 class Ready(NamedTuple):
@@ -105,7 +107,7 @@ def run(channel: Channel) -> None:
     """Serve walk requests until the channel closes."""
     setup: Setup = channel.receive()
     os.nice(setup.nice)
-    page, progress = setup.page, ControlPage.create()
+    page, progress, serving_core = setup.page, ControlPage.create(), ServingCore(setup.serving_core)
     channel.send(Ready(progress))
     arena = SharedArena()
 
@@ -135,6 +137,7 @@ def run(channel: Channel) -> None:
             for at, walk in enumerate(walks, PROGRESS_ROWS_SLOT):
                 progress[at] = walk.scan.count
             progress[PROGRESS_NUMBER_SLOT] = request.number
+            serving_core.give_way()
         try:
             channel.send(WalkEnded(request.number, tuple(_result(walk, arena) for walk in walks)))
         except ChannelClosedError:
