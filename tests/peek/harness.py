@@ -1,9 +1,10 @@
-"""The harness of the peek tests: real objects, stepped by hand, and a naive model beside them."""
+"""The harness of the peek tests: real objects, stepped by hand, on any of the walk pools."""
 
 from __future__ import annotations
 
 from collections import deque
 from collections.abc import Callable, Sequence
+from typing import Any
 
 import numpy as np
 
@@ -18,7 +19,6 @@ from layby.memory.arena import HEAP, Arena
 from layby.metrics import PeekMetrics
 from layby.peek.answer import Failed, PeekResponse, RowEncoder, Rows
 from layby.peek.pending import PendingPeek
-from layby.peek.pool import SteppedWalkPool
 from layby.peek.scan import PeekSpec
 from layby.peek.stash import Stash
 from layby.persist.blob import Blob
@@ -28,6 +28,7 @@ from layby.trace.layout import Layout
 from layby.types.column import column_from_values
 from layby.types.ordering import ASCENDING, Ordering
 from layby.types.scalar import BIGINT, PhysicalValue, SqlType
+from tests.peek.gates import Bench, SteppedBench
 
 Row = tuple[PhysicalValue, ...]
 Update = tuple[Row, int, int]
@@ -111,8 +112,18 @@ def error_of(response: PeekResponse | None) -> tuple[str, str]:
     return response.error.sqlstate, response.error.message
 
 
+class StandingClock:
+    """A clock that a test moves, in seconds; a walk in another process has the time of its handing over."""
+
+    def __init__(self) -> None:
+        self.now = 0.0
+
+    def __call__(self) -> float:
+        return self.now
+
+
 class Harness:
-    """A serving worker over one index, with a stepped pool, a clock that stands, and turns taken by hand."""
+    """A serving worker over one index, with walks stepped, a clock that stands, and turns taken by hand."""
 
     def __init__(
         self,
@@ -121,9 +132,11 @@ class Harness:
         pool_size: int = 1,
         upper: int = 1_000,
         blob: Blob | None = None,
+        bench: Bench | None = None,
         **parameters: object,
     ) -> None:
-        """With a `blob` there is a stash, and peeks take stashed answers."""
+        """With a `blob` there is a stash, and peeks take stashed answers; without a `bench` the pool is the
+        stepped one."""
         defaults = {
             "enable_compute_index_peek_offload": "on",
             "enable_compute_index_peek_shared_walks": "off",
@@ -146,12 +159,13 @@ class Harness:
             defaults[names[name]] = str(value)
         self.parameters = SystemParameters(defaults)
         self.metrics = PeekMetrics()
-        self.pool = SteppedWalkPool(pool_size)
+        self.bench = bench or SteppedBench()
+        self.pool = self.bench.pool(pool_size, self.parameters)
         self.state = ServingState(upper)
         self.bundle = bundle
         self.state.publish({INDEX: bundle.snapshot()}, upper)
         self.turns: list[Callable[[], None]] = []
-        self.now = 0.0
+        self.clock = StandingClock()
         self.jobs: deque[Callable[[], None]] = deque()
         """What runs apart from the loop, until `run_jobs`."""
         self.stash = None if blob is None else Stash(blob, self._run_apart, self.metrics)
@@ -161,10 +175,19 @@ class Harness:
             self.pool,
             self.metrics,
             self.turns.append,
-            lambda: self.now,
+            self.clock,
             self.stash,
         )
         self.answers: dict[PendingPeek, PeekResponse] = {}
+
+    @property
+    def now(self) -> float:
+        """What the clock shows, in seconds."""
+        return self.clock.now
+
+    @now.setter
+    def now(self, now: float) -> None:
+        self.clock.now = now
 
     def pending(self, asked: PeekSpec | None = None, encoder: RowEncoder | None = None) -> PendingPeek:
         """Return a peek that notes its later answer in `answers`."""
@@ -208,3 +231,14 @@ class Harness:
             self.settle()
             response = self.answers[peek]
         return response
+
+
+class HarnessOn:
+    """Makes harnesses on one bench, whose walks end when the next is made."""
+
+    def __init__(self, bench: Bench) -> None:
+        self.bench = bench
+
+    def __call__(self, bundle: TraceBundle, **options: Any) -> Harness:
+        """Take what `Harness` takes."""
+        return Harness(bundle, bench=self.bench, **options)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -79,7 +78,7 @@ class Walks:
 
     def close(self) -> None:
         self.pool.close()
-        self.loop.run_until_complete(asyncio.sleep(0))
+        self.run()  # what it has left to the loop
         self.loop.close()
 
     def _deliver(self, callback: Callable[[], None]) -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from layby.errors import SqlError
 from layby.peek.pending import PeekState
-from tests.peek.harness import INDEX, Harness, bundle_of, error_of, pairs, rows_of, spec
+from tests.peek.harness import INDEX, Harness, HarnessOn, bundle_of, error_of, pairs, rows_of, spec
 
 HUNDRED = tuple((k, k) for k in range(100))
 
@@ -31,8 +31,10 @@ def test_a_peek_cancelled_while_it_waits_for_its_index_is_gone() -> None:
     assert waiting.state is PeekState.CANCELLED
 
 
-def test_a_peek_cancelled_while_it_waits_for_a_permit_releases_its_batches_and_takes_none() -> None:
-    harness = Harness(bundle_of(pairs(*HUNDRED)), inline_budget=1, granularity=10)
+def test_a_peek_cancelled_while_it_waits_for_a_permit_releases_its_batches_and_takes_none(
+    harness_on: HarnessOn,
+) -> None:
+    harness = harness_on(bundle_of(pairs(*HUNDRED)), inline_budget=1, granularity=10)
     running, _ = harness.peek()
     queued, _ = harness.peek()
     harness.worker.cancel(queued)
@@ -44,12 +46,12 @@ def test_a_peek_cancelled_while_it_waits_for_a_permit_releases_its_batches_and_t
     assert error_of(harness.answers[queued])[0] == "57014"
 
 
-def test_a_walk_stops_within_one_granularity_of_its_cancellation() -> None:
-    harness = Harness(bundle_of(pairs(*HUNDRED)), inline_budget=1, granularity=10)
+def test_a_walk_stops_within_one_granularity_of_its_cancellation(harness_on: HarnessOn) -> None:
+    harness = harness_on(bundle_of(pairs(*HUNDRED)), inline_budget=1, granularity=10)
     peek, _ = harness.peek()
     walk = harness.pool.walk()
     harness.pool.step()
-    assert walk.scan.positions == 11
+    assert walk.progress == (11, 11)
     harness.worker.cancel(peek)
     assert error_of(harness.answers[peek])[0] == "57014"
     assert harness.metrics.pinned_bytes > 0
@@ -70,8 +72,8 @@ def test_cancelling_an_answered_peek_does_nothing() -> None:
     assert peek.state is PeekState.ANSWERED
 
 
-def test_a_walk_that_ended_before_its_cancellation_is_not_answered_twice() -> None:
-    harness = Harness(bundle_of(pairs(*HUNDRED)), inline_budget=1, granularity=1_000)
+def test_a_walk_that_ended_before_its_cancellation_is_not_answered_twice(harness_on: HarnessOn) -> None:
+    harness = harness_on(bundle_of(pairs(*HUNDRED)), inline_budget=1, granularity=1_000)
     peek, _ = harness.peek()
     harness.pool.step()
     harness.worker.cancel(peek)
@@ -81,8 +83,8 @@ def test_a_walk_that_ended_before_its_cancellation_is_not_answered_twice() -> No
     assert harness.metrics.walks_offloaded == 0
 
 
-def test_dropping_an_index_cancels_its_pending_peeks_in_every_state() -> None:
-    harness = Harness(
+def test_dropping_an_index_cancels_its_pending_peeks_in_every_state(harness_on: HarnessOn) -> None:
+    harness = harness_on(
         bundle_of(pairs(*HUNDRED)), upper=10, inline_budget=1, activation_budget=2, granularity=10
     )
     walking, _ = harness.peek(spec(5))

@@ -12,6 +12,7 @@ from layby.types.ordering import ASCENDING
 from layby.types.scalar import BIGINT, TEXT
 from tests.peek.harness import (
     Harness,
+    HarnessOn,
     append_error,
     bundle_of,
     error_of,
@@ -51,8 +52,8 @@ def test_the_limit_bounds_a_peek_with_the_offload_off() -> None:
     assert error_of(harness.ask()) == TOO_FAR
 
 
-def test_an_offloaded_peek_fails_at_the_first_position_beyond_the_limit() -> None:
-    harness = Harness(bundle_of(pairs(*HUNDRED)), inline_budget=30, granularity=30, iteration_limit=99)
+def test_an_offloaded_peek_fails_at_the_first_position_beyond_the_limit(harness_on: HarnessOn) -> None:
+    harness = harness_on(bundle_of(pairs(*HUNDRED)), inline_budget=30, granularity=30, iteration_limit=99)
     assert error_of(harness.ask()) == TOO_FAR
     assert walks(harness) == (0, 1)
     assert harness.metrics.row_iteration_rows.sum == 100
@@ -98,20 +99,20 @@ def test_lookups_that_miss_count_too() -> None:
     assert error_of(harness.ask(spec(constraints=keys(500, 501, 502))))[0] == "54000"
 
 
-def test_a_lower_limit_reaches_a_walk_under_way_at_its_next_slice() -> None:
-    harness = Harness(bundle_of(pairs(*HUNDRED)), inline_budget=10, granularity=10)
+def test_a_lower_limit_reaches_a_walk_under_way_at_its_next_slice(harness_on: HarnessOn) -> None:
+    harness = harness_on(bundle_of(pairs(*HUNDRED)), inline_budget=10, granularity=10)
     peek, _ = harness.peek()
     harness.pool.step()
     walk = harness.pool.walk()
-    assert walk.scan.positions == 20
+    assert walk.progress == (20, 20)
     harness.parameters.set("compute_peek_row_iteration_limit", "15")
     harness.settle()
     assert walk.scan.positions == 21
     assert error_of(harness.answers[peek])[0] == "54000"
 
 
-def test_a_higher_limit_reaches_a_walk_under_way() -> None:
-    harness = Harness(bundle_of(pairs(*HUNDRED)), inline_budget=10, granularity=10, iteration_limit=50)
+def test_a_higher_limit_reaches_a_walk_under_way(harness_on: HarnessOn) -> None:
+    harness = harness_on(bundle_of(pairs(*HUNDRED)), inline_budget=10, granularity=10, iteration_limit=50)
     peek, _ = harness.peek()
     harness.parameters.set("compute_peek_row_iteration_limit", "0")
     harness.settle()
@@ -133,28 +134,27 @@ def test_the_limit_is_told_to_walks_in_other_processes(monkeypatch: pytest.Monke
 TEXTS = Layout((BIGINT, TEXT), (ASCENDING,))
 
 
-def test_wide_rows_spend_an_inline_budget_that_as_many_narrow_ones_do_not() -> None:
+def test_wide_rows_spend_an_inline_budget_that_as_many_narrow_ones_do_not(harness_on: HarnessOn) -> None:
     narrow = bundle_of([((k, "x" * 10), 1, 1) for k in range(20)], layout=TEXTS)
     wide = bundle_of([((k, "x" * 5000), 1, 1) for k in range(20)], layout=TEXTS)
     asked = spec(types=TEXTS.types)
-    assert len(rows_of((one := Harness(narrow, inline_budget=21)).ask(asked))) == 20
+    assert len(rows_of((one := harness_on(narrow, inline_budget=21)).ask(asked))) == 20
     assert walks(one) == (1, 0)
-    other = Harness(wide, inline_budget=20, granularity=25)
+    other = harness_on(wide, inline_budget=20, granularity=25)
     peek, response = other.peek(asked)
     assert response is None
     walk = other.pool.walk()
-    assert walk.scan.positions == 20
-    assert walk.scan.count == 4
+    assert walk.progress == (20, 4)
     other.pool.step()
-    assert walk.scan.positions == 45
+    assert walk.progress == (45, 9)
     other.settle()
     assert walk.scan.positions == 100
     assert rows_of(other.answers[peek]) == [(k, "x" * 5000) for k in range(20)]
 
 
-def test_one_row_wider_than_any_budget_is_answered() -> None:
+def test_one_row_wider_than_any_budget_is_answered(harness_on: HarnessOn) -> None:
     bundle = bundle_of([((1, "x" * 100_000), 1, 1)], layout=TEXTS)
-    harness = Harness(bundle, inline_budget=1, granularity=1)
+    harness = harness_on(bundle, inline_budget=1, granularity=1)
     assert rows_of(harness.ask(spec(types=TEXTS.types))) == [(1, "x" * 100_000)]
     assert harness.metrics.row_iteration_rows.sum == 98
 
@@ -162,8 +162,8 @@ def test_one_row_wider_than_any_budget_is_answered() -> None:
 # Changes of parameters
 
 
-def test_a_changed_inline_budget_is_what_the_next_peek_gets() -> None:
-    harness = Harness(bundle_of(pairs(*HUNDRED)), inline_budget=101)
+def test_a_changed_inline_budget_is_what_the_next_peek_gets(harness_on: HarnessOn) -> None:
+    harness = harness_on(bundle_of(pairs(*HUNDRED)), inline_budget=101)
     assert len(rows_of(harness.ask())) == 100
     harness.parameters.set("compute_index_peek_inline_budget", "99")
     assert len(rows_of(harness.ask())) == 100
@@ -180,8 +180,8 @@ def test_a_changed_activation_budget_reaches_the_next_activation_and_not_the_one
     assert [len(rows_of(harness.answers[peek])) for peek, _ in waiting] == [100] * 4
 
 
-def test_the_offload_can_be_switched_on_and_off_between_two_peeks() -> None:
-    harness = Harness(bundle_of(pairs(*HUNDRED)), offload="off", inline_budget=1)
+def test_the_offload_can_be_switched_on_and_off_between_two_peeks(harness_on: HarnessOn) -> None:
+    harness = harness_on(bundle_of(pairs(*HUNDRED)), offload="off", inline_budget=1)
     assert harness.peek()[1] is not None
     harness.parameters.set("enable_compute_index_peek_offload", "on")
     assert harness.peek()[1] is None
@@ -191,8 +191,8 @@ def test_the_offload_can_be_switched_on_and_off_between_two_peeks() -> None:
     assert walks(harness) == (2, 1)
 
 
-def test_a_changed_fraction_admits_walks_that_wait() -> None:
-    harness = Harness(bundle_of(pairs(*HUNDRED)), pool_size=4, inline_budget=1, fraction=0.25)
+def test_a_changed_fraction_admits_walks_that_wait(harness_on: HarnessOn) -> None:
+    harness = harness_on(bundle_of(pairs(*HUNDRED)), pool_size=4, inline_budget=1, fraction=0.25)
     for _ in range(3):
         harness.peek()
     assert (harness.metrics.permits_in_use, harness.metrics.permits_queued) == (1, 2)
@@ -200,8 +200,8 @@ def test_a_changed_fraction_admits_walks_that_wait() -> None:
     assert (harness.metrics.permits_in_use, harness.metrics.permits_queued) == (3, 0)
 
 
-def test_a_changed_bound_of_the_queue_is_what_the_next_walk_meets() -> None:
-    harness = Harness(bundle_of(pairs(*HUNDRED)), inline_budget=1, activation_budget=100, max_queued=1)
+def test_a_changed_bound_of_the_queue_is_what_the_next_walk_meets(harness_on: HarnessOn) -> None:
+    harness = harness_on(bundle_of(pairs(*HUNDRED)), inline_budget=1, activation_budget=100, max_queued=1)
     harness.peek()
     harness.peek()
     assert error_of(harness.peek()[1])[0] == "53400"

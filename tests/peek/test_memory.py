@@ -13,11 +13,12 @@ from layby.expr.function import overloads
 from layby.expr.mfp import MfpKernel
 from layby.expr.scalar import Call, ColumnRef
 from layby.peek.answer import Failed
+from layby.peek.pool import Work
 from layby.peek.scan import PeekScan
 from layby.trace.layout import Layout
 from layby.types.ordering import ASCENDING
 from layby.types.scalar import INTEGER
-from tests.peek.harness import Harness, bundle_of, error_of, pairs, spec
+from tests.peek.harness import Harness, HarnessOn, bundle_of, error_of, pairs, spec
 
 HUNDRED = tuple((k, k) for k in range(100))
 
@@ -44,15 +45,19 @@ def cancelled_while_walking(harness: Harness) -> None:
     harness.settle()
 
 
+def without_kernels(work: Work) -> None:
+    """Have a pass raise in `step_together`, whose frame holds all of its scans."""
+    for walk in work.walks:
+        walk.scan._kernel = cast("MfpKernel", 0)
+
+
 def raised_in_a_pass(harness: Harness) -> None:
     harness.parameters.set("enable_compute_index_peek_shared_walks", "on")
     harness.parameters.set("compute_index_peek_max_queued", "2")
     harness.peek()
     while not harness.pool.step():
         pass
-    first, second = harness.pool.walks[0][0].walks
-    # What cannot be stepped raises in `step_together`, whose frame holds all scans of the pass.
-    first.scan._kernel = second.scan._kernel = cast("MfpKernel", 0)
+    harness.pool.look(without_kernels)
     logging.disable()  # a log record that a test keeps holds the frames
     try:
         harness.settle()
@@ -82,16 +87,18 @@ def test_rows_that_raised_do_not_keep_the_scan() -> None:
 
 @pytest.mark.parametrize("end", ENDS)
 def test_the_scan_of_an_ended_walk_is_free_without_the_garbage_collector(
+    harness_on: HarnessOn,
     end: Callable[[Harness], None],
 ) -> None:
     gc.collect()
     gc.disable()
     try:
-        harness = Harness(bundle_of(pairs(*HUNDRED)), inline_budget=1, granularity=10, max_queued=1)
+        harness = harness_on(bundle_of(pairs(*HUNDRED)), inline_budget=1, granularity=10, max_queued=1)
         for _ in range(2):
             harness.peek()
         end(harness)
         harness.answers.clear()
-        assert [found for found in gc.get_objects() if isinstance(found, PeekScan)] == []
+        # A thread lets go of its last walk when it has told of its end.
+        harness.bench.until(lambda: not [found for found in gc.get_objects() if isinstance(found, PeekScan)])
     finally:
         gc.enable()

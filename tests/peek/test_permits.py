@@ -10,7 +10,7 @@ import pytest
 from layby.errors import SqlError
 from layby.peek.pending import PeekState
 from layby.peek.permits import PeekPermits, permit_bound
-from tests.peek.harness import Harness, append_error, bundle_of, error_of, pairs, rows_of
+from tests.peek.harness import HarnessOn, append_error, bundle_of, error_of, pairs, rows_of
 
 HUNDRED = tuple((k, k) for k in range(100))
 
@@ -34,16 +34,16 @@ def test_the_bound_is_a_fraction_of_the_pool_rounded_down_and_at_least_one(
     assert permit_bound(fraction, size) == bound
 
 
-def test_at_most_as_many_walks_run_at_once_as_there_are_permits() -> None:
-    harness = Harness(bundle_of(pairs(*HUNDRED)), inline_budget=1, pool_size=2)
+def test_at_most_as_many_walks_run_at_once_as_there_are_permits(harness_on: HarnessOn) -> None:
+    harness = harness_on(bundle_of(pairs(*HUNDRED)), inline_budget=1, pool_size=2)
     peeks = [harness.peek()[0] for _ in range(5)]
     assert len(harness.pool.walks) == 2
     assert [p.state for p in peeks] == [PeekState.WALKING] * 2 + [PeekState.QUEUED] * 3
     assert (harness.metrics.permits_in_use, harness.metrics.permits_queued) == (2, 3)
 
 
-def test_waiting_scans_are_admitted_first_come_first_served() -> None:
-    harness = Harness(bundle_of(pairs(*HUNDRED)), inline_budget=1, granularity=1_000)
+def test_waiting_scans_are_admitted_first_come_first_served(harness_on: HarnessOn) -> None:
+    harness = harness_on(bundle_of(pairs(*HUNDRED)), inline_budget=1, granularity=1_000)
     peeks = [harness.peek()[0] for _ in range(4)]
     for number in range(4):
         assert [p.state for p in peeks[number:]].count(PeekState.WALKING) == 1
@@ -53,27 +53,27 @@ def test_waiting_scans_are_admitted_first_come_first_served() -> None:
         assert peeks[number] in harness.answers
 
 
-def test_a_walk_that_answers_returns_its_permit() -> None:
-    harness = Harness(bundle_of(pairs(*HUNDRED)), inline_budget=1)
+def test_a_walk_that_answers_returns_its_permit(harness_on: HarnessOn) -> None:
+    harness = harness_on(bundle_of(pairs(*HUNDRED)), inline_budget=1)
     harness.ask()
     assert harness.worker.offload.permits.in_use == 0
     assert harness.metrics.permits_in_use == 0
     assert harness.metrics.permits_granted == 1
 
 
-def test_a_walk_that_fails_returns_its_permit() -> None:
+def test_a_walk_that_fails_returns_its_permit(harness_on: HarnessOn) -> None:
     bundle = bundle_of(pairs(*HUNDRED))
     append_error(bundle, "x", 2, 1, 3)
     append_error(bundle, "x", 3, -1, 4)
     append_error(bundle, "y", 4, 1, 5)
-    harness = Harness(bundle, inline_budget=1)
+    harness = harness_on(bundle, inline_budget=1)
     assert error_of(harness.ask())[0] == "22012"
     assert harness.metrics.walks_offloaded == 1
     assert harness.worker.offload.permits.in_use == 0
 
 
-def test_a_walk_that_is_cancelled_returns_its_permit() -> None:
-    harness = Harness(bundle_of(pairs(*HUNDRED)), inline_budget=1, granularity=10)
+def test_a_walk_that_is_cancelled_returns_its_permit(harness_on: HarnessOn) -> None:
+    harness = harness_on(bundle_of(pairs(*HUNDRED)), inline_budget=1, granularity=10)
     peek, _ = harness.peek()
     waiting, _ = harness.peek()
     harness.worker.cancel(peek)
@@ -85,8 +85,10 @@ def test_a_walk_that_is_cancelled_returns_its_permit() -> None:
     assert harness.worker.offload.permits.in_use == 0
 
 
-def test_a_scan_that_is_cancelled_before_admission_leaves_the_queue_and_takes_no_permit() -> None:
-    harness = Harness(bundle_of(pairs(*HUNDRED)), inline_budget=1)
+def test_a_scan_that_is_cancelled_before_admission_leaves_the_queue_and_takes_no_permit(
+    harness_on: HarnessOn,
+) -> None:
+    harness = harness_on(bundle_of(pairs(*HUNDRED)), inline_budget=1)
     first, _ = harness.peek()
     second, _ = harness.peek()
     third, _ = harness.peek()
@@ -98,10 +100,10 @@ def test_a_scan_that_is_cancelled_before_admission_leaves_the_queue_and_takes_no
     assert len(rows_of(harness.answers[first])) == len(rows_of(harness.answers[third])) == 100
 
 
-def test_queued_and_running_walks_pin_each_batch_once() -> None:
+def test_queued_and_running_walks_pin_each_batch_once(harness_on: HarnessOn) -> None:
     bundle = bundle_of(pairs(*HUNDRED), pairs(*HUNDRED, time=2))
     size = sum(batch.nbytes for batch in bundle.snapshot().oks)
-    harness = Harness(bundle, inline_budget=1)
+    harness = harness_on(bundle, inline_budget=1)
     peeks = [harness.peek()[0] for _ in range(3)]
     assert harness.metrics.pinned_bytes == size
     harness.worker.cancel(peeks[1])
@@ -110,8 +112,8 @@ def test_queued_and_running_walks_pin_each_batch_once() -> None:
     assert harness.metrics.pinned_bytes == 0
 
 
-def test_a_peek_past_the_longest_queue_is_refused_at_once_and_holds_nothing() -> None:
-    harness = Harness(bundle_of(pairs(*HUNDRED)), inline_budget=1, max_queued=1)
+def test_a_peek_past_the_longest_queue_is_refused_at_once_and_holds_nothing(harness_on: HarnessOn) -> None:
+    harness = harness_on(bundle_of(pairs(*HUNDRED)), inline_budget=1, max_queued=1)
     harness.peek()
     harness.peek()
     pinned = harness.metrics.pinned_bytes
@@ -124,8 +126,8 @@ def test_a_peek_past_the_longest_queue_is_refused_at_once_and_holds_nothing() ->
     assert harness.metrics.pinned_bytes == pinned
 
 
-def test_a_raise_admits_waiters_at_once() -> None:
-    harness = Harness(bundle_of(pairs(*HUNDRED)), inline_budget=1, pool_size=1)
+def test_a_raise_admits_waiters_at_once(harness_on: HarnessOn) -> None:
+    harness = harness_on(bundle_of(pairs(*HUNDRED)), inline_budget=1, pool_size=1)
     peeks = [harness.peek()[0] for _ in range(3)]
     harness.parameters.set("compute_index_peek_permit_fraction", "3")
     assert [p.state for p in peeks] == [PeekState.WALKING] * 3

@@ -11,15 +11,15 @@ from layby.peek.fuel import Fuel
 from layby.peek.pending import PeekState
 from layby.peek.quiet import SLICE_S, next_slice
 from layby.peek.scan import PeekScan, ScanOutcome
-from tests.peek.harness import INDEX, Harness, bundle_of, error_of, keys, pairs, rows_of, spec
+from tests.peek.harness import INDEX, Harness, HarnessOn, bundle_of, error_of, keys, pairs, rows_of, spec
 
 HUNDRED = tuple((k, k * 10) for k in range(100))
 
 
-def quiet(**parameters: int) -> Harness:
+def quiet(harness_on: Callable[..., Harness] = Harness, **parameters: int) -> Harness:
     """Return a harness in which a clock that stands makes every slice 64 times the one before."""
     settings = {"inline_budget": 2, "quiet_budget": 20_000, "granularity": 10_000, **parameters}
-    harness = Harness(bundle_of(pairs(*HUNDRED)))
+    harness = harness_on(bundle_of(pairs(*HUNDRED)))
     for name, value in settings.items():
         full = {
             "inline_budget": "compute_index_peek_inline_budget",
@@ -59,8 +59,8 @@ def test_a_scan_that_is_alone_ends_within_its_turn_where_there_is_time() -> None
     assert harness.metrics.row_iteration_rows.sum == 120
 
 
-def test_the_next_peek_is_answered_first_and_sends_the_scan_to_the_pool() -> None:
-    harness = quiet()
+def test_the_next_peek_is_answered_first_and_sends_the_scan_to_the_pool(harness_on: HarnessOn) -> None:
+    harness = quiet(harness_on)
     peek, _ = harness.peek(NOTHING)
     _, response = harness.peek(spec(constraints=keys(5)))
     assert rows_of(response) == [(5, 50)]
@@ -72,8 +72,8 @@ def test_the_next_peek_is_answered_first_and_sends_the_scan_to_the_pool() -> Non
     assert (harness.metrics.walks_inline, harness.metrics.walks_offloaded) == (1, 1)
 
 
-def test_a_scan_is_not_quiet_where_others_walk_or_wait() -> None:
-    harness = quiet()
+def test_a_scan_is_not_quiet_where_others_walk_or_wait(harness_on: HarnessOn) -> None:
+    harness = quiet(harness_on)
     harness.parameters.set("compute_index_peek_quiet_budget", "0")
     other, _ = harness.peek(NOTHING)
     harness.parameters.set("compute_index_peek_quiet_budget", "20000")
@@ -81,8 +81,8 @@ def test_a_scan_is_not_quiet_where_others_walk_or_wait() -> None:
     assert (other.state, peek.state) == (PeekState.WALKING, PeekState.QUEUED)
 
 
-def test_a_scan_whose_quiet_budget_is_spent_is_offloaded() -> None:
-    harness = quiet(quiet_budget=300)
+def test_a_scan_whose_quiet_budget_is_spent_is_offloaded(harness_on: HarnessOn) -> None:
+    harness = quiet(harness_on, quiet_budget=300)
     peek, _ = harness.peek(NOTHING)
     while peek.state is PeekState.QUIET:
         harness.turn()
@@ -91,8 +91,10 @@ def test_a_scan_whose_quiet_budget_is_spent_is_offloaded() -> None:
     assert peek.inline_positions == 300
 
 
-def test_a_scan_that_has_found_many_rows_is_offloaded_so_that_its_answer_is_built_there() -> None:
-    harness = quiet()
+def test_a_scan_that_has_found_many_rows_is_offloaded_so_that_its_answer_is_built_there(
+    harness_on: HarnessOn,
+) -> None:
+    harness = quiet(harness_on)
     peek, response = harness.peek()
     assert response is None
     assert peek.state is PeekState.WALKING
@@ -101,14 +103,16 @@ def test_a_scan_that_has_found_many_rows_is_offloaded_so_that_its_answer_is_buil
     assert harness.metrics.walks_offloaded == 1
 
 
-def test_without_a_quiet_budget_a_scan_that_outruns_its_inline_budget_is_offloaded_at_once() -> None:
-    harness = quiet(quiet_budget=0)
+def test_without_a_quiet_budget_a_scan_that_outruns_its_inline_budget_is_offloaded_at_once(
+    harness_on: HarnessOn,
+) -> None:
+    harness = quiet(harness_on, quiet_budget=0)
     peek, _ = harness.peek(NOTHING)
     assert peek.state is PeekState.WALKING
 
 
-def test_a_slow_slice_ends_the_quiet_walk(monkeypatch: pytest.MonkeyPatch) -> None:
-    harness = quiet()
+def test_a_slow_slice_ends_the_quiet_walk(harness_on: HarnessOn, monkeypatch: pytest.MonkeyPatch) -> None:
+    harness = quiet(harness_on)
     step: Callable[[PeekScan, Fuel], ScanOutcome] = PeekScan.step
 
     def slow(scan: PeekScan, fuel: Fuel) -> ScanOutcome:

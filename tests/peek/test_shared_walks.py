@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
+from functools import cache
 
 import pytest
 from hypothesis import given, settings
@@ -11,16 +12,18 @@ from hypothesis import strategies as st
 from layby.expr.function import overloads
 from layby.expr.scalar import Call, ColumnRef, Expr, Literal
 from layby.peek.pending import PeekState
+from layby.peek.pool import Work
 from layby.peek.scan import CHUNK
 from layby.peek.shared_walk import SharedWalk
 from layby.trace.bundle import TraceBundle
-from layby.trace.cursor import Cursor
 from layby.types.ordering import DESCENDING
 from layby.types.scalar import BIGINT
+from tests.peek.gates import Bench
 from tests.peek.harness import (
     INDEX,
     PAIR,
     Harness,
+    HarnessOn,
     Row,
     append,
     append_error,
@@ -50,24 +53,36 @@ def equal(value: int) -> Expr:
     return call("=", V, number(value))
 
 
-def sharing(bundle: TraceBundle | None = None) -> Harness:
+def burst(*_: object, **__: object) -> None:
+    raise ZeroDivisionError("boom")
+
+
+def break_the_first(work: Work) -> None:
+    work.walks[0].scan._take = burst  # type: ignore[method-assign]
+
+
+def bytes_held(work: Work) -> list[int]:
+    return [walk.scan.nbytes for walk in work.walks]
+
+
+def sharing(harness_on: HarnessOn, bundle: TraceBundle | None = None) -> Harness:
     """Return a harness whose only permit is taken by a walk that shares nothing, so that others wait."""
     bundle = bundle or bundle_of(pairs(*HUNDRED))
-    harness = Harness(bundle, inline_budget=10, granularity=20, shared="on")
+    harness = harness_on(bundle, inline_budget=10, granularity=20, shared="on")
     blocker, _ = harness.peek(spec(constraints=keys(*range(60))))
     assert blocker.state is PeekState.WALKING
     return harness
 
 
-def test_walks_that_wait_on_one_index_go_in_one_pass_with_one_permit() -> None:
-    harness = sharing()
+def test_walks_that_wait_on_one_index_go_in_one_pass_with_one_permit(harness_on: HarnessOn) -> None:
+    harness = sharing(harness_on)
     waiting = [harness.peek(spec(predicates=[equal(v)]))[0] for v in range(5)]
     assert harness.metrics.permits_queued == 5
     while not harness.pool.step():
         pass
     assert [p.state for p in waiting] == [PeekState.WALKING] * 5
     assert (harness.metrics.permits_in_use, harness.metrics.permits_queued) == (1, 0)
-    work = harness.pool.walks[0][0]
+    work = harness.pool.walks[0].work
     assert isinstance(work, SharedWalk)
     harness.settle()
     for value, peek in enumerate(waiting):
@@ -78,8 +93,8 @@ def test_walks_that_wait_on_one_index_go_in_one_pass_with_one_permit() -> None:
     assert harness.metrics.pinned_bytes == 0
 
 
-def test_each_walk_is_accounted_for_as_if_it_had_gone_alone() -> None:
-    harness = sharing()
+def test_each_walk_is_accounted_for_as_if_it_had_gone_alone(harness_on: HarnessOn) -> None:
+    harness = sharing(harness_on)
     for value in range(3):
         harness.peek(spec(predicates=[equal(value)]))
     harness.settle()
@@ -91,9 +106,9 @@ def test_each_walk_is_accounted_for_as_if_it_had_gone_alone() -> None:
     assert metrics.offload_seconds.count == 4
 
 
-def test_each_walk_keeps_its_own_finishing_and_time() -> None:
+def test_each_walk_keeps_its_own_finishing_and_time(harness_on: HarnessOn) -> None:
     bundle = bundle_of(pairs(*HUNDRED), pairs((200, 3), time=2))
-    harness = sharing(bundle)
+    harness = sharing(harness_on, bundle)
     first, _ = harness.peek(spec(finish=finishing(2, [(0, DESCENDING)], limit=2)))
     early, _ = harness.peek(spec(1, predicates=[equal(3)], outputs=[K]))
     harness.settle()
@@ -102,8 +117,8 @@ def test_each_walk_keeps_its_own_finishing_and_time() -> None:
     assert harness.metrics.shared_walks == 2
 
 
-def test_with_the_parameter_off_every_walk_goes_alone() -> None:
-    harness = sharing()
+def test_with_the_parameter_off_every_walk_goes_alone(harness_on: HarnessOn) -> None:
+    harness = sharing(harness_on)
     harness.parameters.set("enable_compute_index_peek_shared_walks", "off")
     waiting = [harness.peek(spec(predicates=[equal(v)]))[0] for v in range(3)]
     harness.settle()
@@ -112,8 +127,8 @@ def test_with_the_parameter_off_every_walk_goes_alone() -> None:
     assert [len(rows_of(harness.answers[p])) for p in waiting] == [15, 15, 14]
 
 
-def test_walks_that_may_end_early_seek_or_go_the_other_way_are_not_shared() -> None:
-    harness = sharing()
+def test_walks_that_may_end_early_seek_or_go_the_other_way_are_not_shared(harness_on: HarnessOn) -> None:
+    harness = sharing(harness_on)
     alone = [
         harness.peek(spec(finish=finishing(2, limit=50)))[0],
         harness.peek(spec(constraints=keys(*range(30, 90))))[0],
@@ -125,9 +140,9 @@ def test_walks_that_may_end_early_seek_or_go_the_other_way_are_not_shared() -> N
     assert harness.metrics.shared_walks == 0
 
 
-def test_walks_of_different_snapshots_are_not_shared() -> None:
+def test_walks_of_different_snapshots_are_not_shared(harness_on: HarnessOn) -> None:
     bundle = bundle_of(pairs(*HUNDRED))
-    harness = sharing(bundle)
+    harness = sharing(harness_on, bundle)
     before, _ = harness.peek(spec(5))
     append(bundle, pairs((500, 1), time=6), 7)
     harness.state.publish({INDEX: bundle.snapshot()}, harness.state.upper)
@@ -139,18 +154,17 @@ def test_walks_of_different_snapshots_are_not_shared() -> None:
 
 
 @pytest.mark.parametrize("gone", [0, 1, 2])
-def test_a_walk_cancelled_in_a_pass_stops_and_the_others_go_on(gone: int) -> None:
-    harness = sharing()
+def test_a_walk_cancelled_in_a_pass_stops_and_the_others_go_on(harness_on: HarnessOn, gone: int) -> None:
+    harness = sharing(harness_on)
     waiting = [harness.peek(spec(predicates=[equal(v)]))[0] for v in range(3)]
     while not harness.pool.step():
         pass
-    work = harness.pool.walks[0][0]
+    work = harness.pool.walks[0].work
     harness.pool.step()
-    stopped_at = work.walks[gone].scan.positions
     harness.worker.cancel(waiting[gone])
     assert error_of(harness.answers[waiting[gone]])[0] == "57014"
     harness.settle()
-    assert work.walks[gone].scan.positions == stopped_at
+    assert [walk.scan.positions for walk in work.walks] == [30 if at == gone else 100 for at in range(3)]
     for at, peek in enumerate(waiting):
         if at != gone:
             assert rows_of(harness.answers[peek]) == [row for row in HUNDRED if row[1] == at]
@@ -158,24 +172,23 @@ def test_a_walk_cancelled_in_a_pass_stops_and_the_others_go_on(gone: int) -> Non
     assert harness.metrics.pinned_bytes == 0
 
 
-def test_a_walk_cancelled_in_a_pass_keeps_no_rows_while_the_others_go_on() -> None:
-    harness = sharing()
+def test_a_walk_cancelled_in_a_pass_keeps_no_rows_while_the_others_go_on(harness_on: HarnessOn) -> None:
+    harness = sharing(harness_on)
     gone, _ = harness.peek(spec(predicates=[equal(1)]))
     other, _ = harness.peek(spec(predicates=[equal(2)]))
     while not harness.pool.step():
         pass
-    work = harness.pool.walks[0][0]
     harness.pool.step()
-    assert [walk.scan.nbytes for walk in work.walks] == [5 * 16, 4 * 16]
+    assert harness.pool.look(bytes_held) == [5 * 16, 4 * 16]
     harness.worker.cancel(gone)
     harness.pool.step()
-    assert work.walks[0].scan.nbytes == 0
+    assert harness.pool.look(bytes_held)[0] == 0
     harness.settle()
     assert len(rows_of(harness.answers[other])) == 14
 
 
-def test_a_pass_whose_walks_are_all_cancelled_ends_within_one_granularity() -> None:
-    harness = sharing()
+def test_a_pass_whose_walks_are_all_cancelled_ends_within_one_granularity(harness_on: HarnessOn) -> None:
+    harness = sharing(harness_on)
     waiting = [harness.peek(spec(predicates=[equal(v)]))[0] for v in range(3)]
     while not harness.pool.step():
         pass
@@ -185,8 +198,8 @@ def test_a_pass_whose_walks_are_all_cancelled_ends_within_one_granularity() -> N
     assert harness.metrics.permits_in_use == 0
 
 
-def test_an_error_of_one_walk_is_its_own() -> None:
-    harness = sharing()
+def test_an_error_of_one_walk_is_its_own(harness_on: HarnessOn) -> None:
+    harness = sharing(harness_on)
     broken, _ = harness.peek(spec(predicates=[call("=", call("/", number(1), call("-", K, number(50))), V)]))
     fine, _ = harness.peek(spec(predicates=[equal(1)]))
     harness.settle()
@@ -194,18 +207,13 @@ def test_an_error_of_one_walk_is_its_own() -> None:
     assert len(rows_of(harness.answers[fine])) == 15
 
 
-def test_a_scan_that_raises_in_a_pass_costs_itself_alone() -> None:
-    harness = sharing()
+def test_a_scan_that_raises_in_a_pass_costs_itself_alone(harness_on: HarnessOn) -> None:
+    harness = sharing(harness_on)
     broken, _ = harness.peek(spec(predicates=[equal(1)]))
     fine, _ = harness.peek(spec(predicates=[equal(2)]))
     while not harness.pool.step():
         pass
-    work = harness.pool.walks[0][0]
-
-    def burst(*_: object, **__: object) -> None:
-        raise ZeroDivisionError("boom")
-
-    work.walks[0].scan._take = burst  # type: ignore[method-assign]
+    harness.pool.look(break_the_first)
     harness.settle()
     assert error_of(harness.answers[broken])[0] == "XX000"
     assert len(rows_of(harness.answers[fine])) == 14
@@ -213,42 +221,44 @@ def test_a_scan_that_raises_in_a_pass_costs_itself_alone() -> None:
 
 
 def test_a_cursor_that_raises_in_a_pass_costs_its_walks_and_nothing_else(
-    monkeypatch: pytest.MonkeyPatch,
+    harness_on: HarnessOn,
 ) -> None:
-    harness = sharing()
+    harness = sharing(harness_on)
     waiting = [harness.peek(spec(predicates=[equal(v)]))[0] for v in range(2)]
     while not harness.pool.step():
         pass
 
-    def burst(*_: object) -> None:
-        raise ZeroDivisionError("boom")
-
-    monkeypatch.setattr(Cursor, "advance", burst)
+    harness.pool.patches["layby.trace.cursor.Cursor.advance"] = burst
     harness.settle()
     assert [error_of(harness.answers[peek])[0] for peek in waiting] == ["XX000", "XX000"]
     assert (harness.metrics.permits_in_use, harness.metrics.pinned_bytes) == (0, 0)
     assert harness.metrics.walks_offloaded == 1
 
 
-def test_a_walk_still_in_its_error_phase_goes_alone() -> None:
+def test_a_walk_still_in_its_error_phase_goes_alone(harness_on: HarnessOn) -> None:
     bundle = bundle_of(pairs(*HUNDRED))
     for time in range(2, 30):
         append_error(bundle, f"error {time // 2}", time, 1 if time % 2 == 0 else -1, time + 1)
-    harness = sharing(bundle)
+    harness = sharing(harness_on, bundle)
     waiting = [harness.peek(spec(predicates=[equal(v)]))[0] for v in range(2)]
     harness.settle()
     assert harness.metrics.shared_walks == 0
     assert [len(rows_of(harness.answers[p])) for p in waiting] == [15, 15]
 
 
-def test_chunks_that_cannot_pass_are_skipped_without_losing_what_is_held_back() -> None:
-    # The sums go over a cut between chunks of which the second cannot pass the filter.
+@cache
+def three_chunks() -> TraceBundle:
     rows = [(k, 5 if k <= CHUNK else 1) for k in range(3 * CHUNK)]
-    bundle = bundle_of(pairs(*rows), pairs((CHUNK, 5), time=2, diff=-1))
-    harness = Harness(
+    return bundle_of(pairs(*rows), pairs((CHUNK, 5), time=2, diff=-1))
+
+
+def test_chunks_that_cannot_pass_are_skipped_without_losing_what_is_held_back(harness_on: HarnessOn) -> None:
+    # The sums go over a cut between chunks of which the second cannot pass the filter.
+    bundle = three_chunks()
+    harness = harness_on(
         bundle, inline_budget=CHUNK, activation_budget=10 * CHUNK, granularity=10 * CHUNK, shared="on"
     )
-    harness.peek(spec(constraints=keys(*range(2 * CHUNK))))
+    harness.peek(spec(finish=finishing(2, limit=2 * CHUNK)))
     waiting = [harness.peek(spec(predicates=[equal(5), call(">=", K, number(low))]))[0] for low in (0, 9)]
     harness.settle()
     assert harness.metrics.shared_walks == 2
@@ -268,6 +278,7 @@ def test_chunks_that_cannot_pass_are_skipped_without_losing_what_is_held_back() 
     shared=st.booleans(),
 )
 def test_shared_or_not_the_answers_are_those_of_a_naive_model(
+    bench: Bench,
     updates: list[tuple[int, int, int, int]],
     filters: list[tuple[str, int]],
     budget: int,
@@ -281,7 +292,7 @@ def test_shared_or_not_the_answers_are_those_of_a_naive_model(
     for k, v, _, n in updates:
         counts[k, v] += n
     switch = "on" if shared else "off"
-    harness = Harness(bundle, inline_budget=budget, granularity=granularity, shared=switch)
+    harness = Harness(bundle, bench=bench, inline_budget=budget, granularity=granularity, shared=switch)
     compare = {"=": int.__eq__, "<": int.__lt__, "<=": int.__le__, ">": int.__gt__, ">=": int.__ge__}
     asked = []
     for name, value in filters:

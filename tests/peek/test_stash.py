@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import logging
+import os
 import pickle
+import signal
 from collections.abc import Callable, Sequence
 from functools import partial
 from pathlib import Path
@@ -14,19 +16,22 @@ import pytest
 
 from layby.errors import SqlError
 from layby.expr.finishing import Finishing, OrderKey
-from layby.peek import upload, walk
+from layby.peek import upload
 from layby.peek.answer import EncodedRows, Failed, PeekResponse, RowEncoder, Rows, Stashed
 from layby.peek.fuel import Fuel
 from layby.peek.pending import PeekState, PendingPeek
-from layby.peek.scan import Complete, PeekScan, ScanFailed, Suspended
+from layby.peek.pool import Work
+from layby.peek.scan import Complete, PeekScan, ScanFailed, ScanOutcome, Suspended
 from layby.peek.stash import StashReader
 from layby.persist.folder import FolderBlob
 from layby.trace.bundle import TraceBundle
 from layby.types.column import Column, column_from_values
 from layby.types.ordering import ASCENDING, DESCENDING
 from layby.types.scalar import TEXT
+from tests.peek.benches import GatedProcesses
 from tests.peek.harness import (
     Harness,
+    HarnessOn,
     append_error,
     bundle_of,
     error_of,
@@ -41,11 +46,29 @@ HUNDRED = tuple((k, k) for k in range(100))
 """Rows of 16 bytes each."""
 
 
-def stashing(bundle: TraceBundle | None = None, **parameters: object) -> tuple[Harness, MemoryBlob]:
+class Lines:
+    """An encoder of a line a row, behind the number of rows that it was given."""
+
+    def __call__(self, columns: Sequence[Column], count: int) -> EncodedRows:
+        lines = [f"{v};".encode() for v in columns[0].to_list()]
+        lines[0] = f"{count} rows: ".encode() + lines[0]
+        return EncodedRows(b"".join(lines), np.cumsum([len(line) for line in lines]), count)
+
+
+class Broken:
+    """An encoder with a bug."""
+
+    def __call__(self, columns: Sequence[Column], count: int) -> EncodedRows:
+        raise ZeroDivisionError
+
+
+def stashing(
+    harness_on: HarnessOn, bundle: TraceBundle | None = None, **parameters: object
+) -> tuple[Harness, MemoryBlob]:
     """Return a harness whose walks write what is more than nine rows, ten positions at a time."""
     blob = MemoryBlob()
     chosen = {"inline_budget": 1, "granularity": 10, "stash_threshold": 150} | parameters
-    return Harness(bundle or bundle_of(pairs(*HUNDRED)), blob=blob, **chosen), blob  # type: ignore[arg-type]
+    return harness_on(bundle or bundle_of(pairs(*HUNDRED)), blob=blob, **chosen), blob
 
 
 ON_THE_WIRE = 441
@@ -86,8 +109,8 @@ def read_all(harness: Harness, stashed: Stashed) -> list[tuple[object, ...]]:
 # Which answers, and how they are written
 
 
-def test_rows_past_the_threshold_are_written_while_the_walk_goes_on() -> None:
-    harness, blob = stashing()
+def test_rows_past_the_threshold_are_written_while_the_walk_goes_on(harness_on: HarnessOn) -> None:
+    harness, blob = stashing(harness_on)
     peek, _ = harness.peek()
     assert blob.calls == []
     written = []
@@ -101,54 +124,54 @@ def test_rows_past_the_threshold_are_written_while_the_walk_goes_on() -> None:
     assert read_all(harness, stashed) == list(HUNDRED)
 
 
-def test_a_stashed_walk_visits_each_position_once_and_counts_as_offloaded() -> None:
-    harness, _ = stashing()
+def test_a_stashed_walk_visits_each_position_once_and_counts_as_offloaded(harness_on: HarnessOn) -> None:
+    harness, _ = stashing(harness_on)
     harness.ask()
     assert harness.metrics.row_iteration_rows.sum == 100
     assert harness.metrics.result_sort_rows.sum == 100
     assert (harness.metrics.walks_inline, harness.metrics.walks_offloaded) == (0, 1)
 
 
-def test_an_answer_that_does_not_pass_the_threshold_never_touches_the_store() -> None:
-    harness, blob = stashing(stash_threshold=1_600)
+def test_an_answer_that_does_not_pass_the_threshold_never_touches_the_store(harness_on: HarnessOn) -> None:
+    harness, blob = stashing(harness_on, stash_threshold=1_600)
     assert rows_of(harness.ask()) == list(HUNDRED)
     assert blob.calls == []
     assert harness.metrics.stashed == 0
 
 
-def test_a_threshold_of_zero_stashes_whatever_is_offloaded() -> None:
-    harness, _ = stashing(bundle_of(pairs((1, 1), (2, 2))), stash_threshold=0)
+def test_a_threshold_of_zero_stashes_whatever_is_offloaded(harness_on: HarnessOn) -> None:
+    harness, _ = stashing(harness_on, bundle_of(pairs((1, 1), (2, 2))), stash_threshold=0)
     stashed = stashed_of(harness.ask())
     assert (stashed.count, stashed.rest.count) == (2, 0)
     assert read_all(harness, stashed) == [(1, 1), (2, 2)]
 
 
-def test_an_answer_without_rows_is_not_stashed_at_a_threshold_of_zero() -> None:
-    harness, blob = stashing(stash_threshold=0)
+def test_an_answer_without_rows_is_not_stashed_at_a_threshold_of_zero(harness_on: HarnessOn) -> None:
+    harness, blob = stashing(harness_on, stash_threshold=0)
     assert rows_of(harness.ask(spec(0))) == []
     assert blob.calls == []
 
 
-def test_a_walk_that_ends_inline_is_never_stashed() -> None:
-    harness, blob = stashing(stash_threshold=0, inline_budget=1_000)
+def test_a_walk_that_ends_inline_is_never_stashed(harness_on: HarnessOn) -> None:
+    harness, blob = stashing(harness_on, stash_threshold=0, inline_budget=1_000)
     assert rows_of(harness.ask()) == list(HUNDRED)
     assert blob.calls == []
 
 
-def test_with_the_offload_off_nothing_is_stashed() -> None:
-    harness, blob = stashing(stash_threshold=0, offload="off")
+def test_with_the_offload_off_nothing_is_stashed(harness_on: HarnessOn) -> None:
+    harness, blob = stashing(harness_on, stash_threshold=0, offload="off")
     assert rows_of(harness.ask()) == list(HUNDRED)
     assert blob.calls == []
 
 
-def test_with_the_stash_off_nothing_is_stashed() -> None:
-    harness, blob = stashing(stash_threshold=0, stash_on="off")
+def test_with_the_stash_off_nothing_is_stashed(harness_on: HarnessOn) -> None:
+    harness, blob = stashing(harness_on, stash_threshold=0, stash_on="off")
     assert rows_of(harness.ask()) == list(HUNDRED)
     assert blob.calls == []
 
 
-def test_a_reader_that_wants_columns_gets_them_whatever_their_size() -> None:
-    harness, blob = stashing(stash_threshold=0)
+def test_a_reader_that_wants_columns_gets_them_whatever_their_size(harness_on: HarnessOn) -> None:
+    harness, blob = stashing(harness_on, stash_threshold=0)
     peek = harness.pending()
     peek.takes_stashed = False
     harness.worker.peek(peek)
@@ -157,8 +180,8 @@ def test_a_reader_that_wants_columns_gets_them_whatever_their_size() -> None:
     assert blob.calls == []
 
 
-def test_a_changed_threshold_reaches_a_walk_under_way() -> None:
-    harness, blob = stashing(stash_threshold=1_000_000)
+def test_a_changed_threshold_reaches_a_walk_under_way(harness_on: HarnessOn) -> None:
+    harness, blob = stashing(harness_on, stash_threshold=1_000_000)
     peek, _ = harness.peek()
     harness.pool.step()
     assert blob.calls == []
@@ -169,8 +192,8 @@ def test_a_changed_threshold_reaches_a_walk_under_way() -> None:
     assert read_all(harness, stashed_of(harness.answers[peek])) == list(HUNDRED)
 
 
-def test_a_walk_that_has_begun_to_stash_goes_on_when_the_stash_is_switched_off() -> None:
-    harness, blob = stashing()
+def test_a_walk_that_has_begun_to_stash_goes_on_when_the_stash_is_switched_off(harness_on: HarnessOn) -> None:
+    harness, blob = stashing(harness_on)
     peek, _ = harness.peek()
     harness.pool.step()
     harness.parameters.set("enable_compute_peek_response_stash", "off")
@@ -181,11 +204,10 @@ def test_a_walk_that_has_begun_to_stash_goes_on_when_the_stash_is_switched_off()
 
 
 def test_once_there_is_a_part_rows_are_written_at_the_size_of_a_part(
-    monkeypatch: pytest.MonkeyPatch,
+    harness_on: HarnessOn,
 ) -> None:
-    monkeypatch.setattr(walk, "PART_BYTES", 300)
-    monkeypatch.setattr(upload, "PART_BYTES", 300)
-    harness, _ = stashing(stash_threshold=800)
+    harness, _ = stashing(harness_on, stash_threshold=800)
+    harness.pool.patches |= {"layby.peek.walk.PART_BYTES": 300, "layby.peek.upload.PART_BYTES": 300}
     stashed = stashed_of(harness.ask())
     # 51 rows pass 800 bytes and are halved until no piece passes 300; then every 20 rows pass 300.
     assert [part.count for part in stashed.handle.parts] == [12, 13, 13, 13, 10, 10, 10, 10]
@@ -208,14 +230,14 @@ def test_a_step_ends_as_soon_as_a_batch_is_full(monkeypatch: pytest.MonkeyPatch)
     assert scan.count == 20
 
 
-def test_a_row_that_is_there_many_times_is_stashed_as_often() -> None:
-    harness, _ = stashing(bundle_of([((1, 1), 1, 30), ((2, 2), 1, 1)], pairs((3, 3), time=2)))
+def test_a_row_that_is_there_many_times_is_stashed_as_often(harness_on: HarnessOn) -> None:
+    harness, _ = stashing(harness_on, bundle_of([((1, 1), 1, 30), ((2, 2), 1, 1)], pairs((3, 3), time=2)))
     assert read_all(harness, stashed_of(harness.ask())) == [(1, 1)] * 30 + [(2, 2), (3, 3)]
 
 
-def test_parts_are_compressed_arrow_files_under_one_prefix_a_peek() -> None:
+def test_parts_are_compressed_arrow_files_under_one_prefix_a_peek(harness_on: HarnessOn) -> None:
     same = bundle_of(pairs(*((7, 7) for _ in range(5_000))))
-    harness, blob = stashing(same, granularity=100_000)
+    harness, blob = stashing(harness_on, same, granularity=100_000)
     first, _ = harness.peek()
     second, _ = harness.peek()
     harness.settle()
@@ -231,41 +253,33 @@ def test_parts_are_compressed_arrow_files_under_one_prefix_a_peek() -> None:
     assert len(data) < 5_000 * 16 / 10
 
 
-def test_the_rest_is_encoded_where_the_walk_ran_and_the_parts_where_they_are_read() -> None:
-    encoded: list[int] = []
-
-    def encoder(columns: Sequence[Column], count: int) -> EncodedRows:
-        encoded.append(count)
-        lines = [f"{v};".encode() for v in columns[0].to_list()]
-        return EncodedRows(b"".join(lines), np.cumsum([len(line) for line in lines]), count)
-
-    harness, _ = stashing(bundle_of(pairs(*HUNDRED[:15])), stash_threshold=ON_THE_WIRE)
-    peek = harness.pending(encoder=encoder)
+def test_the_rest_is_encoded_where_the_walk_ran_and_the_parts_where_they_are_read(
+    harness_on: HarnessOn,
+) -> None:
+    harness, _ = stashing(harness_on, bundle_of(pairs(*HUNDRED[:15])), stash_threshold=ON_THE_WIRE)
+    peek = harness.pending(encoder=Lines())
     harness.worker.peek(peek)
     harness.settle()
     stashed = stashed_of(harness.answers[peek])
-    assert encoded == [4]
-    reader = open_reader(harness, stashed, encoder)
+    assert stashed.rest.encoded is not None
+    assert bytes(stashed.rest.encoded.data) == b"4 rows: 11;12;13;14;"
+    reader = open_reader(harness, stashed, Lines())
     pieces = [fetch(harness, reader), fetch(harness, reader), fetch(harness, reader)]
-    assert encoded == [4, 11]
     assert isinstance(pieces[0], Rows)
     assert isinstance(pieces[1], Rows)
     assert pieces[2] is None
     assert pieces[0].encoded is not None
-    assert bytes(pieces[0].encoded.data) == b"0;1;2;3;4;5;6;7;8;9;10;"
-    assert [int(end) for end in pieces[0].encoded.ends][-3:] == [18, 20, 23]
+    assert bytes(pieces[0].encoded.data) == b"11 rows: 0;1;2;3;4;5;6;7;8;9;10;"
+    assert [int(end) for end in pieces[0].encoded.ends][-3:] == [27, 29, 32]
     assert pieces[1].encoded is not None
-    assert bytes(pieces[1].encoded.data) == b"11;12;13;14;"
+    assert bytes(pieces[1].encoded.data) == b"4 rows: 11;12;13;14;"
 
 
-def test_an_answer_goes_to_the_stash_by_its_size_on_the_wire() -> None:
-    def encoder(columns: Sequence[Column], count: int) -> EncodedRows:
-        return EncodedRows(bytes(count), range(1, count + 1), count)
-
+def test_an_answer_goes_to_the_stash_by_its_size_on_the_wire(harness_on: HarnessOn) -> None:
     ten = bundle_of(pairs(*HUNDRED[:10]))
     for threshold, is_stashed in ((469, True), (471, False)):
-        harness, _ = stashing(ten, stash_threshold=threshold)
-        peek = harness.pending(encoder=encoder)
+        harness, _ = stashing(harness_on, ten, stash_threshold=threshold)
+        peek = harness.pending(encoder=Lines())
         harness.worker.peek(peek)
         harness.settle()
         assert isinstance(harness.answers[peek], Stashed) is is_stashed
@@ -274,23 +288,23 @@ def test_an_answer_goes_to_the_stash_by_its_size_on_the_wire() -> None:
 # Which finishings stream
 
 
-def test_an_order_that_is_not_the_walks_is_never_stashed() -> None:
-    harness, blob = stashing(stash_threshold=0)
+def test_an_order_that_is_not_the_walks_is_never_stashed(harness_on: HarnessOn) -> None:
+    harness, blob = stashing(harness_on, stash_threshold=0)
     asked = spec(finish=finishing(2, [(1, DESCENDING)]))
     assert rows_of(harness.ask(asked)) == list(reversed(HUNDRED))
     assert blob.calls == []
 
 
-def test_an_order_that_is_the_walks_is_stashed_in_that_order() -> None:
+def test_an_order_that_is_the_walks_is_stashed_in_that_order(harness_on: HarnessOn) -> None:
     for order, reverse in ((ASCENDING, False), (DESCENDING, True)):
-        harness, _ = stashing(bundle_of(pairs(*HUNDRED[::2]), pairs(*HUNDRED[1::2], time=2)))
+        harness, _ = stashing(harness_on, bundle_of(pairs(*HUNDRED[::2]), pairs(*HUNDRED[1::2], time=2)))
         asked = spec(finish=finishing(2, [(0, order)]), ordered=True, reverse=reverse)
         expected = list(reversed(HUNDRED)) if reverse else list(HUNDRED)
         assert read_all(harness, stashed_of(harness.ask(asked))) == expected
 
 
-def test_the_projection_is_done_in_place() -> None:
-    harness, _ = stashing(bundle_of(pairs(*((k, 100 + k) for k in range(100)))))
+def test_the_projection_is_done_in_place(harness_on: HarnessOn) -> None:
+    harness, _ = stashing(harness_on, bundle_of(pairs(*((k, 100 + k) for k in range(100)))))
     projected = Finishing((OrderKey(0, ASCENDING),), None, 0, (1,))
     stashed = stashed_of(harness.ask(spec(finish=projected, ordered=True)))
     assert [type_.name for type_ in stashed.handle.types] == ["bigint"]
@@ -309,8 +323,10 @@ def test_the_projection_is_done_in_place() -> None:
         (11, 0, range(11)),
     ],
 )
-def test_limit_and_offset_count_over_all_parts(limit: int | None, offset: int, expected: range) -> None:
-    harness, _ = stashing(stash_threshold=100)
+def test_limit_and_offset_count_over_all_parts(
+    harness_on: HarnessOn, limit: int | None, offset: int, expected: range
+) -> None:
+    harness, _ = stashing(harness_on, stash_threshold=100)
     answer = harness.ask(spec(finish=finishing(2, limit=limit, offset=offset)))
     assert answer is not None
     assert not isinstance(answer, Failed)
@@ -318,8 +334,8 @@ def test_limit_and_offset_count_over_all_parts(limit: int | None, offset: int, e
     assert read_all(harness, stashed_of(answer)) == [(k, k) for k in expected]
 
 
-def test_rows_within_the_offset_are_not_written() -> None:
-    harness, blob = stashing()
+def test_rows_within_the_offset_are_not_written(harness_on: HarnessOn) -> None:
+    harness, blob = stashing(harness_on)
     peek, _ = harness.peek(spec(finish=finishing(2, limit=40, offset=25)))
     harness.pool.step()
     harness.pool.step()
@@ -330,14 +346,16 @@ def test_rows_within_the_offset_are_not_written() -> None:
     assert read_all(harness, stashed_of(harness.answers[peek])) == [(k, k) for k in range(25, 65)]
 
 
-def test_an_offset_past_the_end_leaves_an_answer_without_rows_and_the_store_untouched() -> None:
-    harness, blob = stashing()
+def test_an_offset_past_the_end_leaves_an_answer_without_rows_and_the_store_untouched(
+    harness_on: HarnessOn,
+) -> None:
+    harness, blob = stashing(harness_on)
     assert rows_of(harness.ask(spec(finish=finishing(2, offset=100)))) == []
     assert blob.calls == []
 
 
-def test_a_stashed_walk_that_has_enough_rows_ends_early() -> None:
-    harness, _ = stashing()
+def test_a_stashed_walk_that_has_enough_rows_ends_early(harness_on: HarnessOn) -> None:
+    harness, _ = stashing(harness_on)
     stashed = stashed_of(harness.ask(spec(finish=finishing(2, limit=25, offset=10))))
     assert stashed.count == 25
     assert harness.metrics.row_iteration_rows.sum == 41
@@ -346,8 +364,10 @@ def test_a_stashed_walk_that_has_enough_rows_ends_early() -> None:
 # Reading
 
 
-def test_a_part_is_deleted_once_it_is_read_and_not_fetched_before_it_is_asked_for() -> None:
-    harness, blob = stashing(bundle_of(pairs(*HUNDRED[:35])))
+def test_a_part_is_deleted_once_it_is_read_and_not_fetched_before_it_is_asked_for(
+    harness_on: HarnessOn,
+) -> None:
+    harness, blob = stashing(harness_on, bundle_of(pairs(*HUNDRED[:35])))
     stashed = stashed_of(harness.ask())
     keys = [part.key for part in stashed.handle.parts]
     assert len(keys) == 3
@@ -368,8 +388,10 @@ def test_a_part_is_deleted_once_it_is_read_and_not_fetched_before_it_is_asked_fo
     assert blob.calls == []
 
 
-def test_a_reader_says_once_that_it_is_done_when_its_last_rows_are_out_or_when_it_is_closed() -> None:
-    harness, _ = stashing(bundle_of(pairs(*HUNDRED[:15])))
+def test_a_reader_says_once_that_it_is_done_when_its_last_rows_are_out_or_when_it_is_closed(
+    harness_on: HarnessOn,
+) -> None:
+    harness, _ = stashing(harness_on, bundle_of(pairs(*HUNDRED[:15])))
     for close_early in (False, True):
         reader = open_reader(harness, stashed_of(harness.ask()))
         closed: list[str] = []
@@ -386,8 +408,8 @@ def test_a_reader_says_once_that_it_is_done_when_its_last_rows_are_out_or_when_i
         assert closed == ["closed"]
 
 
-def test_a_reader_that_is_closed_deletes_the_rest_and_brings_nothing_more() -> None:
-    harness, blob = stashing()
+def test_a_reader_that_is_closed_deletes_the_rest_and_brings_nothing_more(harness_on: HarnessOn) -> None:
+    harness, blob = stashing(harness_on)
     reader = open_reader(harness, stashed_of(harness.ask()))
     fetch(harness, reader)
     pieces: list[Rows | SqlError] = []
@@ -400,8 +422,8 @@ def test_a_reader_that_is_closed_deletes_the_rest_and_brings_nothing_more() -> N
     assert fetch(harness, reader) is None
 
 
-def test_the_metrics_tell_what_lies_in_the_stash() -> None:
-    harness, blob = stashing()
+def test_the_metrics_tell_what_lies_in_the_stash(harness_on: HarnessOn) -> None:
+    harness, blob = stashing(harness_on)
     assert (harness.metrics.stashed, harness.metrics.stash_bytes) == (0, 0)
     reader = open_reader(harness, stashed_of(harness.ask()))
     assert harness.metrics.stashed == 1
@@ -414,9 +436,9 @@ def test_the_metrics_tell_what_lies_in_the_stash() -> None:
     assert (harness.metrics.stashed, harness.metrics.stash_bytes) == (1, 0)
 
 
-def test_a_handle_leads_to_the_parts_from_another_process(tmp_path: Path) -> None:
+def test_a_handle_leads_to_the_parts_from_another_process(harness_on: HarnessOn, tmp_path: Path) -> None:
     blob = FolderBlob(tmp_path, durable=False)
-    harness = Harness(
+    harness = harness_on(
         bundle_of(pairs(*HUNDRED)), blob=blob, inline_budget=1, granularity=10, stash_threshold=0
     )
     stashed: Stashed = pickle.loads(pickle.dumps(stashed_of(harness.ask())))
@@ -440,32 +462,34 @@ def negative_at_the_end() -> TraceBundle:
     ],
 )
 def test_a_walk_that_fails_after_it_has_written_deletes_its_parts(
-    bundle: TraceBundle | None, parameters: dict[str, object], error: str
+    harness_on: HarnessOn, bundle: TraceBundle | None, parameters: dict[str, object], error: str
 ) -> None:
-    harness, blob = stashing(bundle, **parameters)
+    harness, blob = stashing(harness_on, bundle, **parameters)
     assert error_of(harness.ask())[0] == error
     assert [method for method, _ in blob.calls].count("put") >= 3
     assert blob.objects == {}
     assert (harness.metrics.stashed, harness.metrics.stash_bytes) == (0, 0)
 
 
-def test_the_whole_answer_counts_against_its_largest_size_and_not_what_is_held() -> None:
-    fits, _ = stashing(max_result_size=1_600)
+def test_the_whole_answer_counts_against_its_largest_size_and_not_what_is_held(harness_on: HarnessOn) -> None:
+    fits, _ = stashing(harness_on, max_result_size=1_600)
     assert stashed_of(fits.ask()).count == 100
-    larger, _ = stashing(max_result_size=1_599)
+    larger, _ = stashing(harness_on, max_result_size=1_599)
     assert error_of(larger.ask()) == ("54000", "result exceeds max size of 1599 bytes")
 
 
-def test_a_row_repeated_beyond_the_largest_size_is_refused_though_much_is_stashed_before_it() -> None:
+def test_a_row_repeated_beyond_the_largest_size_is_refused_though_much_is_stashed_before_it(
+    harness_on: HarnessOn,
+) -> None:
     many = [((100, 100), 1, 10**12)]
-    harness, blob = stashing(bundle_of([*pairs(*HUNDRED), *many]))
+    harness, blob = stashing(harness_on, bundle_of([*pairs(*HUNDRED), *many]))
     assert error_of(harness.ask())[0] == "54000"
     assert blob.objects == {}
 
 
 @pytest.mark.parametrize("before", [0, 3])
-def test_a_write_that_fails_fails_the_peek_and_nothing_else(before: int) -> None:
-    harness, blob = stashing(pool_size=2)
+def test_a_write_that_fails_fails_the_peek_and_nothing_else(harness_on: HarnessOn, before: int) -> None:
+    harness, blob = stashing(harness_on, pool_size=2)
     peek, _ = harness.peek()
     other = harness.pending()
     other.takes_stashed = False
@@ -487,7 +511,7 @@ def test_a_write_that_fails_fails_the_peek_and_nothing_else(before: int) -> None
     assert read_all(harness, stashed_of(harness.ask())) == list(HUNDRED)
 
 
-def test_an_object_whose_write_failed_is_deleted_too_as_it_may_be_there() -> None:
+def test_an_object_whose_write_failed_is_deleted_too_as_it_may_be_there(harness_on: HarnessOn) -> None:
     class Treacherous(MemoryBlob):
         def put(self, key: str, data: bytes | memoryview) -> None:
             self.objects[key] = bytes(data)
@@ -495,21 +519,22 @@ def test_an_object_whose_write_failed_is_deleted_too_as_it_may_be_there() -> Non
 
     blob = Treacherous()
     blob.failing.add("put")
-    harness = Harness(bundle_of(pairs(*HUNDRED)), blob=blob, inline_budget=1, stash_threshold=0)
+    harness = harness_on(bundle_of(pairs(*HUNDRED)), blob=blob, inline_budget=1, stash_threshold=0)
     assert error_of(harness.ask())[0] == "58030"
     assert blob.objects == {}
 
 
-def test_the_last_rows_are_not_answered_where_they_cannot_be_written() -> None:
-    harness, blob = stashing(granularity=1_000)
+def test_the_last_rows_are_not_answered_where_they_cannot_be_written(harness_on: HarnessOn) -> None:
+    harness, blob = stashing(harness_on, granularity=1_000)
     blob.failing.add("put")
     assert error_of(harness.ask())[0] == "58030"
 
 
 def test_parts_that_cannot_be_deleted_cost_a_log_line_and_not_the_answer(
+    harness_on: HarnessOn,
     caplog: pytest.LogCaptureFixture,
 ) -> None:
-    harness, blob = stashing()
+    harness, blob = stashing(harness_on)
     stashed = stashed_of(harness.ask())
     blob.failing.add("delete")
     with caplog.at_level(logging.WARNING):
@@ -518,9 +543,10 @@ def test_parts_that_cannot_be_deleted_cost_a_log_line_and_not_the_answer(
 
 
 def test_a_store_that_raises_what_it_should_not_is_logged_when_parts_are_deleted(
+    harness_on: HarnessOn,
     caplog: pytest.LogCaptureFixture,
 ) -> None:
-    harness, blob = stashing()
+    harness, blob = stashing(harness_on)
     reader = open_reader(harness, stashed_of(harness.ask()))
     blob.delete = lambda key: 1 / 0  # type: ignore[assignment, method-assign]
     reader.close()
@@ -530,22 +556,22 @@ def test_a_store_that_raises_what_it_should_not_is_logged_when_parts_are_deleted
     assert harness.metrics.stash_bytes == 0
 
 
-def test_deleting_parts_logs_nothing_where_it_works(caplog: pytest.LogCaptureFixture) -> None:
-    harness, _ = stashing()
+def test_deleting_parts_logs_nothing_where_it_works(
+    harness_on: HarnessOn, caplog: pytest.LogCaptureFixture
+) -> None:
+    harness, _ = stashing(harness_on)
     with caplog.at_level(logging.WARNING):
         assert read_all(harness, stashed_of(harness.ask())) == list(HUNDRED)
     assert caplog.text == ""
 
 
 def test_a_store_that_cannot_be_listed_costs_a_log_line_when_a_walk_raised(
+    harness_on: HarnessOn,
     caplog: pytest.LogCaptureFixture,
 ) -> None:
-    def encoder(columns: Sequence[Column], count: int) -> EncodedRows:
-        raise ZeroDivisionError
-
-    harness, blob = stashing(stash_threshold=ON_THE_WIRE)
+    harness, blob = stashing(harness_on, stash_threshold=ON_THE_WIRE)
     blob.failing.add("list_keys")
-    peek = harness.pending(encoder=encoder)
+    peek = harness.pending(encoder=Broken())
     harness.worker.peek(peek)
     harness.settle()
     with caplog.at_level(logging.WARNING):
@@ -554,12 +580,11 @@ def test_a_store_that_cannot_be_listed_costs_a_log_line_when_a_walk_raised(
     assert "parts of a stashed answer are left: the store failed at list_keys" in caplog.text
 
 
-def test_reading_that_raises_what_it_should_not_ends_the_answer_with_an_internal_error() -> None:
-    def encoder(columns: Sequence[Column], count: int) -> EncodedRows:
-        raise ZeroDivisionError
-
-    harness, blob = stashing()
-    error = fetch(harness, open_reader(harness, stashed_of(harness.ask()), encoder))
+def test_reading_that_raises_what_it_should_not_ends_the_answer_with_an_internal_error(
+    harness_on: HarnessOn,
+) -> None:
+    harness, blob = stashing(harness_on)
+    error = fetch(harness, open_reader(harness, stashed_of(harness.ask()), Broken()))
     assert isinstance(error, SqlError)
     assert (error.sqlstate, error.message) == (
         "XX000",
@@ -578,9 +603,9 @@ def test_reading_that_raises_what_it_should_not_ends_the_answer_with_an_internal
     ],
 )
 def test_a_part_that_cannot_be_read_ends_the_answer_and_the_rest_is_deleted(
-    damage: Callable[[MemoryBlob, str], object], detail: str
+    harness_on: HarnessOn, damage: Callable[[MemoryBlob, str], object], detail: str
 ) -> None:
-    harness, blob = stashing()
+    harness, blob = stashing(harness_on)
     stashed = stashed_of(harness.ask())
     reader = open_reader(harness, stashed)
     assert isinstance(fetch(harness, reader), Rows)
@@ -595,12 +620,9 @@ def test_a_part_that_cannot_be_read_ends_the_answer_and_the_rest_is_deleted(
     assert fetch(harness, reader) is None
 
 
-def test_a_walk_that_raises_leaves_no_parts() -> None:
-    def encoder(columns: Sequence[Column], count: int) -> EncodedRows:
-        raise ZeroDivisionError
-
-    harness, blob = stashing(stash_threshold=ON_THE_WIRE)
-    peek = harness.pending(encoder=encoder)
+def test_a_walk_that_raises_leaves_no_parts(harness_on: HarnessOn) -> None:
+    harness, blob = stashing(harness_on, stash_threshold=ON_THE_WIRE)
+    peek = harness.pending(encoder=Broken())
     harness.worker.peek(peek)
     harness.settle()
     harness.run_jobs()
@@ -610,20 +632,31 @@ def test_a_walk_that_raises_leaves_no_parts() -> None:
     assert harness.metrics.walks_offloaded == 0
 
 
-def test_what_a_walk_left_whose_process_died_is_deleted() -> None:
-    harness, blob = stashing()
+def lose(harness: Harness) -> None:
+    """Have the process of the first walk die, or what the pool does then where there is none."""
+    pool = harness.pool
+    if isinstance(pool, GatedProcesses):
+        os.kill(pool.process_id(), signal.SIGKILL)
+        harness.bench.until(lambda: not pool.walks)
+    else:
+        dead, lost = pool.walk(), pool.walks.pop()
+        dead.raised = True
+        dead.response = Failed(SqlError("XX000", 'the process that walked "test" died'))
+        lost.done()
+
+
+@pytest.mark.parametrize("bench", ["stepped", "processes"], indirect=True)
+def test_what_a_walk_left_whose_process_died_is_deleted(harness_on: HarnessOn) -> None:
+    harness, blob = stashing(harness_on)
     peek, _ = harness.peek()
     harness.pool.step()
     harness.pool.step()
     other_peeks_part = "peek-10/000000.arrow"
     blob.objects[other_peeks_part] = b"x"
-    dead, (_, done) = harness.pool.walk(), harness.pool.walks.popleft()
-    dead.raised = True
-    dead.response = Failed(SqlError("XX000", "the process died"))
-    done()
+    lose(harness)
     harness.settle()
     harness.run_jobs()
-    assert error_of(harness.answers[peek]) == ("XX000", "the process died")
+    assert error_of(harness.answers[peek]) == ("XX000", 'the process that walked "test" died')
     assert list(blob.objects) == [other_peeks_part]
 
 
@@ -644,18 +677,23 @@ def test_a_batch_of_a_scan_that_has_not_read_its_errors_is_refused_and_logged(
     assert scan.step(Fuel(1_000)) is outcome
 
 
-def test_a_broken_invariant_at_a_full_batch_fails_the_peek() -> None:
-    harness, blob = stashing()
-    peek, _ = harness.peek()
-    suspended = harness.pool.walk()
-    step = suspended.scan.step
+def leave_errors(work: Work) -> None:
+    """Have a scan say after each step that its error trace has not been read."""
+    scan = work.walks[0].scan
+    step = scan.step
 
-    def broken(fuel: Fuel) -> object:
+    def broken(fuel: Fuel) -> ScanOutcome:
         outcome = step(fuel)
-        suspended.scan._errors_left = True
+        scan._errors_left = True
         return outcome
 
-    suspended.scan.step = broken  # type: ignore[assignment, method-assign]
+    scan.step = broken  # type: ignore[method-assign]
+
+
+def test_a_broken_invariant_at_a_full_batch_fails_the_peek(harness_on: HarnessOn) -> None:
+    harness, blob = stashing(harness_on)
+    peek, _ = harness.peek()
+    harness.pool.look(leave_errors)
     harness.settle()
     assert error_of(harness.answers[peek])[0] == "XX000"
     assert blob.calls == []
@@ -676,8 +714,10 @@ def test_rows_handed_over_are_no_longer_held() -> None:
 # Cancellation
 
 
-def test_a_peek_cancelled_while_it_writes_to_the_stash_stops_and_deletes_its_parts() -> None:
-    harness, blob = stashing()
+def test_a_peek_cancelled_while_it_writes_to_the_stash_stops_and_deletes_its_parts(
+    harness_on: HarnessOn,
+) -> None:
+    harness, blob = stashing(harness_on)
     peek, _ = harness.peek()
     harness.pool.step()
     harness.pool.step()
@@ -696,9 +736,8 @@ def test_a_peek_cancelled_while_it_writes_to_the_stash_stops_and_deletes_its_par
 
 @pytest.mark.parametrize("granularity", [50, 1_000])
 def test_a_peek_cancelled_in_the_middle_of_a_batch_writes_no_further_part(
-    monkeypatch: pytest.MonkeyPatch, granularity: int
+    harness_on: HarnessOn, granularity: int
 ) -> None:
-    monkeypatch.setattr(upload, "PART_BYTES", 100)
     asked: list[PendingPeek] = []
 
     class Cancelling(MemoryBlob):
@@ -708,9 +747,10 @@ def test_a_peek_cancelled_in_the_middle_of_a_batch_writes_no_further_part(
                 harness.worker.cancel(asked[0])
 
     blob = Cancelling()
-    harness = Harness(
+    harness = harness_on(
         bundle_of(pairs(*HUNDRED)), blob=blob, inline_budget=1, granularity=granularity, stash_threshold=0
     )
+    harness.pool.patches["layby.peek.upload.PART_BYTES"] = 100
     asked.append(harness.pending())
     harness.worker.peek(asked[0])
     assert not harness.pool.step()
@@ -721,8 +761,10 @@ def test_a_peek_cancelled_in_the_middle_of_a_batch_writes_no_further_part(
     assert error_of(harness.answers[asked[0]])[0] == "57014"
 
 
-def test_a_stashed_answer_of_a_peek_cancelled_before_it_was_collected_is_dropped_with_its_parts() -> None:
-    harness, blob = stashing()
+def test_a_stashed_answer_of_a_peek_cancelled_before_it_was_collected_is_dropped_with_its_parts(
+    harness_on: HarnessOn,
+) -> None:
+    harness, blob = stashing(harness_on)
     peek, _ = harness.peek()
     harness.pool.run()
     assert len(blob.objects) == 9
@@ -735,8 +777,10 @@ def test_a_stashed_answer_of_a_peek_cancelled_before_it_was_collected_is_dropped
     assert (harness.metrics.stashed, harness.metrics.stash_bytes) == (0, 0)
 
 
-def test_a_peek_cancelled_before_its_walk_has_written_leaves_the_store_untouched() -> None:
-    harness, blob = stashing()
+def test_a_peek_cancelled_before_its_walk_has_written_leaves_the_store_untouched(
+    harness_on: HarnessOn,
+) -> None:
+    harness, blob = stashing(harness_on)
     first, _ = harness.peek()
     queued, _ = harness.peek()
     harness.worker.cancel(first)

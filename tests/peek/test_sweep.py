@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from layby.peek.pending import PeekState
-from tests.peek.harness import INDEX, Harness, append, bundle_of, keys, pairs, rows_of, spec
+from tests.peek.harness import INDEX, Harness, HarnessOn, append, bundle_of, keys, pairs, rows_of, spec
 
 TEN = tuple((k, k) for k in range(10))
 
@@ -29,8 +29,8 @@ def test_the_aggregate_refills_at_the_start_of_an_activation_and_not_within_one(
     assert [p.state for p in peeks] == [PeekState.ANSWERED] * 3
 
 
-def test_a_peek_gets_its_whole_budget_or_none() -> None:
-    harness = Harness(bundle_of(pairs(*TEN)), inline_budget=9, activation_budget=10, granularity=1)
+def test_a_peek_gets_its_whole_budget_or_none(harness_on: HarnessOn) -> None:
+    harness = harness_on(bundle_of(pairs(*TEN)), inline_budget=9, activation_budget=10, granularity=1)
     first, _ = harness.peek()
     second, _ = harness.peek()
     assert [work.walks[0].scan.positions for work, _ in harness.pool.walks] == [9]
@@ -102,8 +102,8 @@ def test_peeks_whose_index_is_behind_keep_their_place_spend_nothing_and_hold_nob
     assert len(rows_of(harness.answers[early])) == 11
 
 
-def test_taken_over_peeks_are_collected_however_little_budget_is_left() -> None:
-    harness = Harness(bundle_of(pairs(*TEN)), inline_budget=1, activation_budget=1, granularity=100)
+def test_taken_over_peeks_are_collected_however_little_budget_is_left(harness_on: HarnessOn) -> None:
+    harness = harness_on(bundle_of(pairs(*TEN)), inline_budget=1, activation_budget=1, granularity=100)
     offloaded, _ = harness.peek()
     waiting = [harness.peek()[0] for _ in range(3)]
     harness.pool.step()
@@ -122,16 +122,16 @@ def test_the_budget_is_armed_from_the_parameters_in_force_at_the_first_grant() -
     assert harness.peek()[1] is not None
 
 
-def test_a_peek_before_any_sweep_gets_a_bounded_slice() -> None:
-    harness = Harness(bundle_of(pairs(*TEN)), inline_budget=3)
+def test_a_peek_before_any_sweep_gets_a_bounded_slice(harness_on: HarnessOn) -> None:
+    harness = harness_on(bundle_of(pairs(*TEN)), inline_budget=3)
     peek, response = harness.peek()
     assert response is None
     assert harness.pool.walk().scan.positions == 3
     assert peek.state is PeekState.WALKING
 
 
-def test_a_budget_of_zero_counts_as_one_position() -> None:
-    harness = Harness(bundle_of(pairs(*TEN)), inline_budget=0, activation_budget=0, granularity=100)
+def test_a_budget_of_zero_counts_as_one_position(harness_on: HarnessOn) -> None:
+    harness = harness_on(bundle_of(pairs(*TEN)), inline_budget=0, activation_budget=0, granularity=100)
     peeks = [harness.peek()[0] for _ in range(3)]
     assert harness.pool.walk().scan.positions == 1
     assert peeks[1].state is PeekState.WAITING

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+from collections.abc import Callable
 from typing import Any
 from weakref import WeakValueDictionary
 
@@ -26,7 +27,7 @@ class MemoryBlob:
         self.calls: list[tuple[str, str]] = []
 
     def __reduce__(self) -> tuple[Any, ...]:
-        return _store, (self.number,)
+        return store, (self.number,)
 
     def put(self, key: str, data: bytes | memoryview) -> None:
         check_key(key)
@@ -53,5 +54,38 @@ class MemoryBlob:
             raise BlobError(f"the store failed at {method}")
 
 
-def _store(number: int) -> MemoryBlob:
-    return _stores[number]
+class StoreElsewhere:
+    """A `MemoryBlob` of another process, as seen from a process that has `elsewhere` to reach it by."""
+
+    def __init__(self, number: int) -> None:
+        self._number = number
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return store, (self._number,)
+
+    def put(self, key: str, data: bytes | memoryview) -> None:
+        self._call("put", key, bytes(data))
+
+    def get(self, key: str) -> bytes | None:
+        found: bytes | None = self._call("get", key)
+        return found
+
+    def delete(self, key: str) -> None:
+        self._call("delete", key)
+
+    def list_keys(self, prefix: str) -> list[str]:
+        found: list[str] = self._call("list_keys", prefix)
+        return found
+
+    def _call(self, method: str, *args: object) -> Any:
+        assert elsewhere is not None
+        return elsewhere(self._number, method, *args)
+
+
+elsewhere: Callable[..., Any] | None = None
+"""In a process whose stores are another's: calls a method of one, by the store's number."""
+
+
+def store(number: int) -> MemoryBlob | StoreElsewhere:
+    """Return the store of a number."""
+    return _stores[number] if elsewhere is None else StoreElsewhere(number)
