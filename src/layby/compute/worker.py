@@ -9,7 +9,7 @@ from __future__ import annotations
 import logging
 import time
 from collections.abc import Callable
-from typing import NamedTuple
+from typing import Final, NamedTuple
 
 from layby.compute.state import ServingState
 from layby.config import SystemParameters
@@ -28,6 +28,12 @@ from layby.peek.walk import raised_response
 from layby.trace.bundle import Snapshot
 
 log = logging.getLogger("layby.worker")
+
+STEP_S: Final = 0.001
+"""How long a step of a scan may take on the loop: it then ends between two visits, whatever fuel is left.
+
+Positions do not tell what a list of keys costs, since each of them is sought.
+"""
 
 
 class ActivePeek(NamedTuple):
@@ -187,6 +193,8 @@ class ServingWorker:
                 self._clock,
                 position_limit=parameters.row_iteration_limit,
             )
+            if parameters.offload:
+                scan.step_seconds = STEP_S
             granted = fuel.remaining
             if not pending.inline and parameters.offload:
                 fuel = Fuel(0)

@@ -136,6 +136,8 @@ class PeekScan:
         self.snapshot = snapshot
         self.max_result_size = max_result_size
         self.position_limit = position_limit
+        self.step_seconds: float | None = None
+        """How long a step may take before it ends between two visits; None for as long as its fuel lasts."""
         self.positions = 0
         self.times = PhaseTimes()
         self._clock = clock
@@ -220,7 +222,7 @@ class PeekScan:
             self.times.errors += self._clock() - start
         if self._outcome is None and not self._errors_left:
             start = self._clock()
-            self._step_rows(fuel)
+            self._step_rows(fuel, start)
             self.times.rows += self._clock() - start
         return SUSPENDED if self._outcome is None else self._outcome
 
@@ -249,7 +251,7 @@ class PeekScan:
             if self._outcome is not None or not self._errors_left:
                 return
 
-    def _step_rows(self, fuel: Fuel) -> None:
+    def _step_rows(self, fuel: Fuel, start: float) -> None:
         if self._ends_early and not self._wanted:
             self._complete()
             return
@@ -269,6 +271,8 @@ class PeekScan:
             if self._outcome is None and self._rows.exhausted:
                 self._end_rows()
             if self._is_full:
+                return
+            if self.step_seconds is not None and self._clock() - start >= self.step_seconds:
                 return
 
     def latched(self) -> ScanOutcome:
