@@ -8,8 +8,8 @@ from layby.compute.worker import STEP_S
 from layby.expr.function import overloads
 from layby.expr.scalar import Call, ColumnRef, Literal
 from layby.peek.pending import PeekState
-from layby.trace import cursor
 from layby.trace.cursor import SEEKS, Cursor
+from layby.trace.search import seek
 from layby.types.scalar import BIGINT
 from tests.peek.harness import Harness, bundle_of, keys, pairs, rows_of, spec
 
@@ -22,13 +22,12 @@ ROWS = tuple((k, -k) for k in range(0, KEYS, 2))
 def seeks(monkeypatch: pytest.MonkeyPatch) -> list[float]:
     """Count the seeks, and have each move the clocks given to it by so many seconds."""
     done: list[float] = []
-    seek = cursor.seek
 
     def counted(*args: object) -> object:
         done.append(0.0)
         return seek(*args)  # type: ignore[arg-type]
 
-    monkeypatch.setattr(cursor, "seek", counted)
+    monkeypatch.setattr("layby.trace.cursor.seek", counted)
     return done
 
 
