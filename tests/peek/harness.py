@@ -113,12 +113,17 @@ def error_of(response: PeekResponse | None) -> tuple[str, str]:
 
 
 class StandingClock:
-    """A clock that a test moves, in seconds; a walk in another process has the time of its handing over."""
+    """A clock that a test moves, in seconds; a walk in another process has the time of its handing over.
+
+    With a `tick` each look at it takes that long.
+    """
 
     def __init__(self) -> None:
         self.now = 0.0
+        self.tick = 0.0
 
     def __call__(self) -> float:
+        self.now += self.tick
         return self.now
 
 

@@ -6,7 +6,7 @@ import pytest
 from prometheus_client import generate_latest
 
 from layby.metrics import PeekMetrics, registry
-from tests.peek.harness import Harness, bundle_of, keys, pairs, spec
+from tests.peek.harness import Harness, HarnessOn, bundle_of, keys, pairs, spec
 
 HUNDRED = tuple((k, k) for k in range(100))
 
@@ -83,8 +83,8 @@ def test_an_inline_peek_moves_what_belongs_to_the_loop() -> None:
     assert seen["layby_index_peek_result_sort_rows_sum"] == 1
 
 
-def test_an_offloaded_peek_moves_the_rest() -> None:
-    harness = Harness(bundle_of(pairs(*HUNDRED)), inline_budget=10)
+def test_an_offloaded_peek_moves_the_rest(harness_on: HarnessOn) -> None:
+    harness = harness_on(bundle_of(pairs(*HUNDRED)), inline_budget=10)
     harness.peek()
     harness.peek()
     seen = scrape(harness.metrics)
@@ -103,13 +103,14 @@ def test_an_offloaded_peek_moves_the_rest() -> None:
     assert seen["layby_index_peek_row_iteration_rows_sum"] == 200
 
 
-def test_the_wait_for_a_permit_is_in_the_time_away_from_the_loop() -> None:
-    harness = Harness(bundle_of(pairs(*HUNDRED)), inline_budget=10)
+def test_the_wait_for_a_permit_is_in_the_time_away_from_the_loop(harness_on: HarnessOn) -> None:
+    harness = harness_on(bundle_of(pairs(*HUNDRED)), inline_budget=10)
+    harness.now = 100.0
     harness.peek()
     harness.peek()
-    harness.now = 3.0
+    harness.now = 103.0
     harness.pool.run()
-    harness.now = 5.0
+    harness.now = 105.0
     harness.settle()
     seen = scrape(harness.metrics)
     assert seen["layby_index_peek_permit_wait_seconds_sum"] == 3.0

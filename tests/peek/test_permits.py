@@ -10,7 +10,7 @@ import pytest
 from layby.errors import SqlError
 from layby.peek.pending import PeekState
 from layby.peek.permits import PeekPermits, permit_bound
-from tests.peek.harness import HarnessOn, append_error, bundle_of, error_of, pairs, rows_of
+from tests.peek.harness import Harness, HarnessOn, append_error, bundle_of, error_of, pairs, rows_of
 
 HUNDRED = tuple((k, k) for k in range(100))
 
@@ -85,6 +85,16 @@ def test_a_walk_that_is_cancelled_returns_its_permit(harness_on: HarnessOn) -> N
     assert harness.worker.offload.permits.in_use == 0
 
 
+def test_a_walk_that_ends_before_it_has_its_ticket_returns_its_permit(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    harness = Harness(bundle_of(pairs(*HUNDRED)), inline_budget=1)
+    monkeypatch.setattr(harness.pool, "submit", lambda walk, done: (walk.step(), done()))
+    harness.ask()
+    assert harness.worker.offload.permits.in_use == 0
+    assert (harness.metrics.permits_in_use, harness.metrics.permits_granted) == (0, 1)
+
+
 def test_a_scan_that_is_cancelled_before_admission_leaves_the_queue_and_takes_no_permit(
     harness_on: HarnessOn,
 ) -> None:
@@ -117,7 +127,8 @@ def test_a_peek_past_the_longest_queue_is_refused_at_once_and_holds_nothing(harn
     harness.peek()
     harness.peek()
     pinned = harness.metrics.pinned_bytes
-    _, response = harness.peek()
+    refused, response = harness.peek()
+    assert refused.state is PeekState.ANSWERED
     assert error_of(response) == (
         "53400",
         "too many index peeks wait for a permit (compute_index_peek_max_queued = 1)",

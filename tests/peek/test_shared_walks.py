@@ -14,7 +14,7 @@ from layby.expr.scalar import Call, ColumnRef, Expr, Literal
 from layby.peek.pending import PeekState
 from layby.peek.pool import Work
 from layby.peek.scan import CHUNK
-from layby.peek.shared_walk import SharedWalk
+from layby.peek.shared_walk import MOST_TOGETHER, SharedWalk
 from layby.trace.bundle import TraceBundle
 from layby.types.ordering import DESCENDING
 from layby.types.scalar import BIGINT
@@ -91,6 +91,17 @@ def test_walks_that_wait_on_one_index_go_in_one_pass_with_one_permit(harness_on:
     assert harness.metrics.permits_granted == 2
     assert harness.metrics.permits_in_use == 0
     assert harness.metrics.pinned_bytes == 0
+
+
+def test_no_more_than_sixty_walks_go_together(harness_on: HarnessOn) -> None:
+    harness = sharing(harness_on)
+    waiting = [harness.peek(spec(predicates=[equal(v)]))[0] for v in range(MOST_TOGETHER + 1)]
+    while not harness.pool.step():
+        pass
+    assert len(harness.pool.walks[0].work.walks) == 60
+    assert (harness.metrics.shared_walks, harness.metrics.permits_queued) == (60, 1)
+    harness.settle()
+    assert [len(rows_of(harness.answers[p])) for p in waiting] == [15, 15, 14, 14, 14, 14, 14, *[0] * 54]
 
 
 def test_each_walk_is_accounted_for_as_if_it_had_gone_alone(harness_on: HarnessOn) -> None:
