@@ -3,7 +3,7 @@ PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
 
-.PHONY: demo test lint serve bench lock clean
+.PHONY: demo test lint mutants serve bench lock clean
 
 $(VENV)/.installed: requirements.lock pyproject.toml
 	$(PYTHON) -m venv $(VENV)
@@ -15,13 +15,19 @@ demo: $(VENV)/.installed
 	$(BIN)/layby demo
 
 lint: $(VENV)/.installed
-	$(BIN)/ruff check src tests
-	$(BIN)/ruff format --check src tests
+	$(BIN)/ruff check src tests tools
+	$(BIN)/ruff format --check src tests tools
 	$(BIN)/mypy
 	$(BIN)/lint-imports
 
 test: lint
 	$(BIN)/pytest
+
+# Changes of single lines of the peek path, chosen at random, that no test notices (tests/peek/README.md).
+MUTANTS ?= 60
+mutants: $(VENV)/.installed
+	$(BIN)/python tools/mutate.py --sample $(MUTANTS) src/layby/peek/*.py \
+		--tests tests/peek tests/processes/test_walk_processes.py
 
 serve: $(VENV)/.installed
 	$(BIN)/layby serve

@@ -17,6 +17,7 @@ from layby.peek.walk import Walk, WalkLimits
 from layby.trace.bundle import Snapshot
 from layby.trace.series import series_batch
 from layby.types.scalar import BIGINT
+from tests.peek.harness import HarnessOn, bundle_of, pairs
 
 _DEADLINE_S = 30.0
 
@@ -52,6 +53,19 @@ def test_a_walk_in_this_process_tells_what_its_scan_has_visited() -> None:
     assert walk.progress == (5, 5)
     walk.step()
     assert walk.progress == (12, 10)
+
+
+def test_an_active_peek_shows_how_far_its_walk_is(harness_on: HarnessOn) -> None:
+    hundred = [(k, k) for k in range(100)]
+    harness = harness_on(bundle_of(pairs(*hundred)), inline_budget=10, granularity=20)
+    harness.now = 5.0
+    walking, _ = harness.peek()
+    queued, _ = harness.peek()
+    harness.pool.step()
+    harness.now = 7.0
+    assert harness.worker.active() == [(walking, True, 30, 30, 2.0), (queued, True, 10, 10, 2.0)]
+    harness.settle()
+    assert harness.worker.active() == []
 
 
 def test_a_walk_in_another_process_tells_its_progress_while_it_runs() -> None:
