@@ -1,33 +1,58 @@
-"""Real-time priority of a thread, and a system that does not permit it."""
+"""Real-time priority of the serving loop, and a system that does not permit it."""
 
 from __future__ import annotations
 
 import os
 import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
 
 import pytest
 
 from layby.cli.realtime import set_realtime
 
-THREAD = 4711
+_RESET_ON_FORK = 0x40000000
+OTHER, ROUND_ROBIN = 0 | _RESET_ON_FORK, 2 | _RESET_ON_FORK
 
 
-def test_a_thread_goes_into_the_real_time_class_and_back_and_starts_nothing_there(
+@contextmanager
+def running(name: str) -> Iterator[int]:
+    """A thread of that name, by its kernel id."""
+    end = threading.Event()
+    thread = threading.Thread(target=end.wait, name=name)
+    thread.start()
+    try:
+        assert thread.native_id is not None
+        yield thread.native_id
+    finally:
+        end.set()
+        thread.join()
+
+
+def test_the_loop_comes_first_then_what_it_waits_for_and_a_walk_does_not(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     asked = []
     monkeypatch.setattr(os, "sched_setscheduler", lambda *a: asked.append((*a[:2], a[2].sched_priority)))
-    assert set_realtime(THREAD, True)
-    assert not set_realtime(THREAD, False)
-    reset = 0x40000000
-    assert asked == [(THREAD, 2 | reset, 1), (THREAD, 0 | reset, 0)]
+    loop = threading.get_native_id()
+    with running("layby-commit") as commit, running("layby-walk-0"):
+        assert set_realtime(True)
+        assert asked == [(loop, ROUND_ROBIN, 2), (commit, ROUND_ROBIN, 1)]
+        asked.clear()
+        assert not set_realtime(False)
+        assert asked == [(loop, OTHER, 0), (commit, OTHER, 0)]
 
 
-def test_a_system_that_does_not_permit_it_leaves_the_thread_as_it_is(monkeypatch: pytest.MonkeyPatch) -> None:
-    def refuse(*_: object) -> None:
+def test_a_system_that_does_not_permit_it_leaves_every_thread_as_it_is(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    asked = []
+
+    def refuse(thread: int, *_: object) -> None:
+        asked.append(thread)
         raise PermissionError(1, "Operation not permitted")
 
     monkeypatch.setattr(os, "sched_setscheduler", refuse)
-    before = os.sched_getscheduler(threading.get_native_id())
-    assert not set_realtime(threading.get_native_id(), True)
-    assert os.sched_getscheduler(threading.get_native_id()) == before
+    with running("layby-commit"):
+        assert not set_realtime(True)
+    assert asked == [threading.get_native_id()]

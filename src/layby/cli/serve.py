@@ -8,7 +8,6 @@ import os
 import resource
 import signal
 import sys
-import threading
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
@@ -95,16 +94,13 @@ async def _serve(
     else:
         coordinator = Coordinator(parameters, loop=turns, metrics=metrics, blob=blob)
     coordinator.start()
-    this_thread = threading.get_native_id()
 
     def set_priority() -> None:
         wanted = bool(parameters.get("enable_serving_loop_realtime"))
         if wanted != metrics.serving_loop_realtime:
-            metrics.serving_loop_realtime = set_realtime(this_thread, wanted)
+            metrics.serving_loop_realtime = set_realtime(wanted)
             serving_core.ask(not metrics.serving_loop_realtime)
 
-    set_priority()
-    parameters.on_change.append(set_priority)
     try:
         try:
             control = ControlPlane(control_app(coordinator.healthy, registry(metrics)), http.host, http.port)
@@ -116,6 +112,8 @@ async def _serve(
             except OSError as error:
                 raise _refused(sql, error) from None
             try:
+                set_priority()
+                parameters.on_change.append(set_priority)
                 gc.collect()
                 gc.freeze()
                 gc.set_threshold(*_GC_THRESHOLDS)
