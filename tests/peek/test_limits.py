@@ -6,6 +6,8 @@ import pytest
 
 from layby.config import PARAMETERS, SystemParameters
 from layby.errors import SqlError
+from layby.expr.function import overloads
+from layby.expr.scalar import Call, ColumnRef, Literal
 from layby.peek.process_pool import ProcessWalkPool
 from layby.trace.layout import Layout
 from layby.types.ordering import ASCENDING
@@ -45,6 +47,17 @@ def test_an_inline_peek_fails_at_the_first_position_beyond_the_limit() -> None:
     assert error_of(harness.ask()) == TOO_FAR
     assert walks(harness) == (1, 0)
     assert harness.metrics.row_iteration_rows.sum == 100
+
+
+def test_the_row_that_passes_the_limit_is_not_looked_at() -> None:
+    divide = next(f for f in overloads("/") if f.args == (BIGINT, BIGINT))
+    minus = next(f for f in overloads("-") if f.args == (BIGINT, BIGINT))
+    raises_at_99 = Call(
+        divide, (Literal(1, BIGINT), Call(minus, (ColumnRef(0, BIGINT), Literal(99, BIGINT))))
+    )
+    asked = spec(outputs=[raises_at_99])
+    assert error_of(Harness(bundle_of(pairs(*HUNDRED))).ask(asked))[0] == "22012"
+    assert error_of(Harness(bundle_of(pairs(*HUNDRED)), iteration_limit=99).ask(asked)) == TOO_FAR
 
 
 def test_the_limit_bounds_a_peek_with_the_offload_off() -> None:

@@ -218,7 +218,9 @@ def test_an_error_of_one_walk_is_its_own(harness_on: HarnessOn) -> None:
     assert len(rows_of(harness.answers[fine])) == 15
 
 
-def test_a_scan_that_raises_in_a_pass_costs_itself_alone(harness_on: HarnessOn) -> None:
+def test_a_scan_that_raises_in_a_pass_costs_itself_alone(
+    harness_on: HarnessOn, caplog: pytest.LogCaptureFixture
+) -> None:
     harness = sharing(harness_on)
     broken, _ = harness.peek(spec(predicates=[equal(1)]))
     fine, _ = harness.peek(spec(predicates=[equal(2)]))
@@ -226,6 +228,9 @@ def test_a_scan_that_raises_in_a_pass_costs_itself_alone(harness_on: HarnessOn) 
         pass
     harness.pool.look(break_the_first)
     harness.settle()
+    # Once, and not at each step that the other takes. A process logs to its own standard error.
+    raised = [record for record in caplog.records if record.message.endswith("raised")]
+    assert len(raised) == (0 if harness.bench.kind == "processes" else 1)
     assert error_of(harness.answers[broken])[0] == "XX000"
     assert len(rows_of(harness.answers[fine])) == 14
     assert harness.metrics.permits_in_use == 0
