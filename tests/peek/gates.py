@@ -40,8 +40,6 @@ class GatedPool(ABC):
         self.patches: dict[str, object] = {}
         """Names that stand for other values during each step of a walk."""
 
-    healthy = True
-
     def submit(self, work: Work, done: Callable[[], None]) -> None:
         """Take a walk as far as its gate."""
         under_way = UnderWay(work, done)
@@ -64,6 +62,11 @@ class GatedPool(ABC):
     @abstractmethod
     def look(self, look: Callable[[Any], _T], at: int = 0) -> _T:
         """Return what a function finds on the walk at place `at`, called where that walk stands."""
+
+    @property
+    def healthy(self) -> bool:
+        """True."""
+        return True
 
     def close(self) -> None:  # noqa: B027 - none has anything to end
         """Do nothing: the bench ends its walkers."""
