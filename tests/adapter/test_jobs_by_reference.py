@@ -6,7 +6,6 @@ import numpy as np
 
 from layby.adapter.jobs import MakeUpdates, SortWrites
 from layby.compute.arrangement import Updates, shard
-from layby.compute.maintenance import TableWrite
 from layby.memory.segment import segment_of
 from layby.memory.shared_arena import SharedArena
 from layby.sql.catalog import Table
@@ -41,6 +40,6 @@ def test_a_diff_that_is_the_same_for_all_rows_stays_one_number() -> None:
 
 def test_writes_that_were_put_together_on_the_heap_are_sorted_into_segments() -> None:
     updates = Updates((column(5_000),), np.ones(5_000, np.int64))
-    job = SortWrites((TableWrite(1, updates),), {1: (shard(10, 1, "t", (BIGINT,)),)})
+    job = SortWrites({1: (updates,)}, {1: (shard(10, 1, "t", (BIGINT,)),)})
     (ready,) = job(SharedArena())
     assert in_segments(ready.updates)

@@ -23,11 +23,12 @@ from layby.adapter.execution import Timer
 from layby.adapter.introspection import active_peeks
 from layby.adapter.jobs import SortWrites
 from layby.adapter.locks import LockMode, LockOwner, TableLocks
+from layby.adapter.own_writes import put_together
 from layby.adapter.session import Session
 from layby.adapter.statements import StatementCache
 from layby.adapter.transaction import Transaction
 from layby.adapter.unique import key_names
-from layby.compute.arrangement import ArrangementDesc
+from layby.compute.arrangement import ArrangementDesc, Updates
 from layby.compute.maintenance import TableWrite
 from layby.compute.runtime import Job, MaintenanceRuntime, ThreadMaintenanceRuntime
 from layby.compute.state import ServingState
@@ -333,15 +334,15 @@ class Coordinator:
         self, transaction: Transaction, tables: Sequence[int], done: Callable[[SqlError | None], None]
     ) -> None:
         """Sort large writes apart, then submit all to the commit thread."""
-        writes: list[TableWrite] = []
+        parts: dict[int, tuple[Updates, ...]] = {}
         checks: dict[int, tuple[UniqueCheck, ...]] = {}
         for table_id in tables:
             table = self.table_by_id(table_id)
-            updates = transaction.written(table_id)
-            if table is None or updates is None:
+            runs = transaction.written(table_id)
+            if table is None or not runs:
                 done(SqlError("42P01", "a table written in this transaction no longer exists"))
                 return
-            writes.append(TableWrite(table_id, updates))
+            parts[table_id] = tuple(run.updates for run in runs)
             found = tuple(
                 UniqueCheck(index, self.arrangement(table, index), key_names(table, index))
                 for index in table.indexes
@@ -364,8 +365,8 @@ class Coordinator:
                 CommitRequest(ready, checks, lambda result: self.deliver(lambda: confirmed(result)))
             )
 
-        if all(len(w.updates.diffs) < LARGE_WRITE for w in writes):
-            submit(tuple(writes))
+        if all(sum(len(p.diffs) for p in updates) < LARGE_WRITE for updates in parts.values()):
+            submit(tuple(TableWrite(table_id, put_together(u)) for table_id, u in parts.items()))
             return
         arrangements = {table_id: self.arrangements[table_id] for table_id in tables}
 
@@ -376,7 +377,7 @@ class Coordinator:
                 log.error("sorting a write raised %r", ready)
                 confirmed(InternalError(f"sorting a write raised {type(ready).__name__}: {ready}"))
 
-        job = SortWrites(tuple(writes), arrangements)
+        job = SortWrites(parts, arrangements)
         self.run_apart(job, arranged)
 
     def run_apart(self, job: Job, then: Callable[[object], None]) -> None:

@@ -14,6 +14,7 @@ from numpy.typing import NDArray
 
 from layby.adapter.constraints import check_rows
 from layby.adapter.copy_format import CopyParser
+from layby.adapter.own_writes import put_together
 from layby.compute.arrangement import Arranged, ArrangementDesc, Updates, arrange
 from layby.compute.maintenance import TableWrite
 from layby.errors import SqlError
@@ -24,7 +25,6 @@ from layby.sql.catalog import Table
 from layby.sql.instantiate import instantiate_values
 from layby.sql.plan import ValuesSource
 from layby.trace.batch import repeated
-from layby.trace.bundle import Snapshot
 from layby.types.column import Column, TextColumn, concat, empty_column
 from layby.types.formats import parse_column
 
@@ -66,37 +66,34 @@ class MakeUpdates:
 class SortWrites:
     """Sorts large writes for every arrangement of their tables, at a time that the commit replaces."""
 
-    writes: tuple[TableWrite, ...]
+    parts: Mapping[int, tuple[Updates, ...]]
+    """What was written to each table."""
     arrangements: Mapping[int, tuple[ArrangementDesc, ...]]
 
     def __call__(self, arena: Arena) -> tuple[TableWrite, ...]:
         """Return the writes with what was sorted."""
         ready = []
-        for write in self.writes:
-            # The statements' parts were put together on the heap; from here on they go by reference.
-            updates = placed(write.updates, arena)
-            times = repeated(0, len(write.updates.diffs))
+        for table_id, parts in self.parts.items():
+            # The parts may lie on the heap; from here on they go by reference.
+            updates = placed(put_together(parts), arena)
+            times = repeated(0, len(updates.diffs))
             arranged: dict[int, Arranged] = {
-                desc.id: arrange(desc, updates, times, 0, 1, arena)
-                for desc in self.arrangements[write.table_id]
+                desc.id: arrange(desc, updates, times, 0, 1, arena) for desc in self.arrangements[table_id]
             }
-            ready.append(TableWrite(write.table_id, updates, arranged))
+            ready.append(TableWrite(table_id, updates, arranged))
         return tuple(ready)
 
 
 @dataclass(frozen=True, slots=True)
-class ArrangeOverlay:
-    """Arranges a transaction's own writes like what they are laid over, at the time of the read."""
+class ArrangeRuns:
+    """Arranges runs of a transaction's own writes like what they are laid over, at time 0."""
 
     desc: ArrangementDesc
-    own: Updates
-    at: int
+    runs: tuple[Updates, ...]
 
-    def __call__(self, arena: Arena) -> Snapshot:
-        """Return the overlay."""
-        times = repeated(self.at, len(self.own.diffs))
-        both = arrange(self.desc, self.own, times, self.at, self.at + 1, arena)
-        return Snapshot((both.oks,), (both.errs,), self.at, self.at + 1)
+    def __call__(self, arena: Arena) -> tuple[Arranged, ...]:
+        """Return what each run comes to."""
+        return tuple(arrange(self.desc, run, repeated(0, len(run.diffs)), 0, 1, arena) for run in self.runs)
 
 
 @dataclass(frozen=True, slots=True)

@@ -8,8 +8,9 @@ from typing import TYPE_CHECKING
 
 from layby.adapter.environment import Environment
 from layby.adapter.execution import Execution
-from layby.adapter.jobs import ArrangeOverlay, EvaluateValues
-from layby.compute.arrangement import ArrangementDesc, Updates
+from layby.adapter.jobs import ArrangeRuns, EvaluateValues
+from layby.adapter.own_writes import Run, overlay
+from layby.compute.arrangement import Arranged, ArrangementDesc
 from layby.expr.scalar import with_values
 from layby.memory.arena import HEAP
 from layby.peek.answer import PeekResponse, RowEncoder
@@ -19,7 +20,6 @@ from layby.peek.scan import PeekSpec
 from layby.sql.instantiate import instantiate, instantiate_columns, instantiate_series, instantiate_values
 from layby.sql.plan import ColumnsSource, SelectPlan, SeriesSource, TableSource, ValuesSource
 from layby.trace.batch import Batch
-from layby.trace.bundle import Snapshot
 from layby.trace.series import constant_batch, series_batch
 from layby.types.scalar import PhysicalValue
 
@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from layby.adapter.session import Session
 
 _LARGE_OVERLAY = 4_096
-"""Rows of a transaction's own writes from which on they are arranged away from the loop."""
+"""Values of a transaction's own writes from which on they are arranged away from the loop: 0.3 ms."""
 
 
 def read(
@@ -52,7 +52,7 @@ def read(
     source = plan.source
     target: int | tuple[Batch, ...]
     timestamp = coordinator.state.upper - 1
-    own: Updates | None = None
+    own: tuple[Run, ...] = ()
     desc: ArrangementDesc | None = None
     if isinstance(source, TableSource):
         table = source.table
@@ -85,7 +85,7 @@ def read(
     pending = PendingPeek(spec, target, encoder, then, takes_stashed=takes_stashed)
     pending.inline = not plan.is_heavy
     pending.profile = profile
-    if own is not None and desc is not None:
+    if own and desc is not None:
         _read_over(session, pending, desc, own, execution)
     elif isinstance(source, ValuesSource) and plan.has_heavy_values:
         rows = tuple(tuple(with_values(cell, params, environment) for cell in row) for row in source.rows)
@@ -120,25 +120,27 @@ def _peek(session: Session, pending: PendingPeek, execution: Execution) -> None:
 
 
 def _read_over(
-    session: Session, pending: PendingPeek, desc: ArrangementDesc, own: Updates, execution: Execution
+    session: Session, pending: PendingPeek, desc: ArrangementDesc, own: tuple[Run, ...], execution: Execution
 ) -> None:
     """Read with the transaction's own writes laid over the snapshot, arranged like what is read."""
-    timestamp = pending.spec.timestamp
-    job = ArrangeOverlay(desc, own, timestamp)
+    new = [run for run in own if desc.id not in run.arranged]
+    job = ArrangeRuns(desc, tuple(run.updates for run in new))
 
-    def go_on(overlay: Snapshot) -> None:
-        pending.overlay = overlay
+    def go_on(arranged: tuple[Arranged, ...]) -> None:
+        for run, found in zip(new, arranged, strict=True):
+            run.arranged[desc.id] = found
+        pending.overlay = overlay(own, desc)
         _peek(session, pending, execution)
 
     def arrived(result: object) -> None:
-        if isinstance(result, Snapshot):
+        if isinstance(result, tuple):
             execution.attempt(lambda: go_on(result))
         elif isinstance(result, Exception):
             execution.fail(result)
 
-    if len(own.diffs) < _LARGE_OVERLAY:
+    if sum(map(len, new)) * len(desc.stored) < _LARGE_OVERLAY:
         go_on(job(HEAP))
     else:
         execution.cancel = execution.fail
-        session.coordinator.hold_reads(session.open_transaction(), timestamp)
+        session.coordinator.hold_reads(session.open_transaction(), pending.spec.timestamp)
         session.coordinator.run_apart(job, arrived)

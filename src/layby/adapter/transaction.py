@@ -7,12 +7,10 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Final
 
-import numpy as np
-
 from layby.adapter.locks import LockOwner
+from layby.adapter.own_writes import OwnWrites, Run
 from layby.compute.arrangement import Updates
 from layby.errors import SqlError
-from layby.types.column import concat
 
 _EPOCH_US: Final = 946_684_800_000_000
 """Microseconds from 1970 to 2000, PostgreSQL's epoch."""
@@ -23,7 +21,7 @@ class Savepoint:
     """Where a transaction stood: its writes, how many steps of DDL it had taken, the tables it held."""
 
     name: str
-    writes: Mapping[int, tuple[Updates, ...]]
+    writes: Mapping[int, tuple[Run, ...]]
     undo_count: int
     at_commit_count: int
     held: frozenset[int]
@@ -56,14 +54,15 @@ class Transaction:
         self.started_us = time.time_ns() // 1000 - _EPOCH_US
         """What `now()` says: microseconds since 2000-01-01 UTC."""
         self.owner = LockOwner()
-        self.writes: dict[int, list[Updates]] = {}
+        self.writes: dict[int, OwnWrites] = {}
+        """By table; one that is there has some."""
         self.undo: list[Callable[[], None]] = []
         self.at_commit: list[Callable[[], None]] = []
         self.savepoints: list[Savepoint] = []
 
     def set_savepoint(self, name: str) -> None:
         """Remember where the transaction stands; a name may be set again, and hides the one before."""
-        writes = {table_id: tuple(parts) for table_id, parts in self.writes.items()}
+        writes = {table_id: own.runs() for table_id, own in self.writes.items()}
         held = frozenset(self.owner.held)
         self.savepoints.append(Savepoint(name, writes, len(self.undo), len(self.at_commit), held))
 
@@ -83,7 +82,7 @@ class Transaction:
         for take_back in reversed(undo):
             take_back()
         del self.at_commit[savepoint.at_commit_count :]
-        self.writes = {table_id: list(parts) for table_id, parts in savepoint.writes.items()}
+        self.writes = {table_id: OwnWrites(runs) for table_id, runs in savepoint.writes.items()}
         self.failed = False
         return savepoint
 
@@ -96,14 +95,12 @@ class Transaction:
     def write(self, table_id: int, updates: Updates) -> None:
         """Keep updates of a table until the commit."""
         if len(updates.diffs):
-            self.writes.setdefault(table_id, []).append(updates)
+            own = self.writes.get(table_id)
+            if own is None:
+                own = self.writes[table_id] = OwnWrites()
+            own.add(updates)
 
-    def written(self, table_id: int) -> Updates | None:
-        """Return all that was written to a table so far as one run of updates."""
-        parts = self.writes.get(table_id)
-        if not parts:
-            return None
-        if len(parts) > 1:
-            columns = tuple(concat(c) for c in zip(*(p.columns for p in parts), strict=True))
-            parts[:] = [Updates(columns, np.concatenate([p.diffs for p in parts]))]
-        return parts[0]
+    def written(self, table_id: int) -> tuple[Run, ...]:
+        """Return all that was written to a table so far, in few runs; none where nothing was."""
+        own = self.writes.get(table_id)
+        return () if own is None else own.runs()
