@@ -141,6 +141,18 @@ def test_a_scan_can_suspend_in_the_middle_of_the_error_phase() -> None:
     assert rows_in(scan.step(Fuel(10))) == [(1, 10)]
 
 
+def test_a_limit_of_zero_does_not_hide_an_error_that_is_read_after_a_suspension() -> None:
+    bundle = bundle_of(pairs((1, 10)))
+    append_error(bundle, "gone", 2, 1, 3)
+    append_error(bundle, "gone", 3, -1, 4)
+    append_error(bundle, "here", 4, 1, 5)
+    scan = scan_of(bundle, spec(finish=finishing(2, limit=0)))
+    assert scan.step(Fuel(1)) is SUSPENDED
+    outcome = scan.step(Fuel(10))
+    assert isinstance(outcome, ScanFailed)
+    assert outcome.error.message == "here"
+
+
 def test_a_scan_that_would_complete_before_its_errors_were_read_fails_instead(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
@@ -325,6 +337,12 @@ def test_an_accumulation_under_order_and_limit_is_thinned_at_twice_the_wanted_ro
         outcome = scan.step(Fuel(4))
         most = max(most, scan.count)
     assert most < 2 * 3 + 4
+    scan = scan_of(bundle, asked)
+    found = []
+    for _ in range(6):
+        scan.step(Fuel(1))
+        found.append(scan.count)
+    assert found == [1, 2, 3, 4, 5, 3]
     assert (
         rows_of(Harness(bundle).ask(asked))
         == sorted(((k, (k * 7919) % 10_007) for k in range(10_000)), key=lambda row: row[1])[1:3]
