@@ -247,7 +247,11 @@ class Client:
         self.room: int | None = None
         """Bytes that the transport takes before it asks to pause; None: any number."""
         self.ended = 0
-        self.connection = Connection(self.coordinator, self.turns.append, self.on_started, self.on_closed)
+        self.now = 0.0
+        """What the clock shows, in seconds."""
+        self.connection = Connection(
+            self.coordinator, self.turns.append, self.on_started, self.on_closed, lambda: self.now
+        )
         self.connection.connected(self)
         if started:
             assert kinds(self.send(startup(user="layby", database="layby"))).endswith("KZ")

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from struct import pack
+from typing import Any
 
 import pytest
 
-from layby.adapter.outcome import CommandOutcome
+from layby.adapter.outcome import CommandOutcome, Outcome
 from layby.errors import SqlError
 from layby.pgwire import codec, connection
 from tests.pgwire import frontend
@@ -157,6 +158,25 @@ def test_a_long_pipeline_is_taken_in_turns() -> None:
     client.run_turns()
     assert client.session.calls.count(("run", "a")) == 201
     assert kinds(client.received()) == "CZ" * 201
+
+
+def test_messages_that_take_long_are_taken_in_turns_of_a_millisecond(monkeypatch: pytest.MonkeyPatch) -> None:
+    client = Client(FakeSession({"a": CommandOutcome("A")}))
+    execute, taken = client.session.execute_statement, []
+
+    def slow(*arguments: Any) -> Outcome | None:
+        client.now += 0.3 * connection.TURN_S
+        taken.append(len(client.turns))
+        return execute(*arguments)
+
+    monkeypatch.setattr(client.session, "execute_statement", slow)
+    client.connection.data_received(query("a") * 10)
+    for run in (4, 8, 10):
+        assert len(taken) == run
+        assert len(client.turns) == (run < 10)
+        if client.turns:
+            client.turns.pop()()
+    assert kinds(client.received()) == "CZ" * 10
 
 
 def test_reading_pauses_while_too_much_waits() -> None:

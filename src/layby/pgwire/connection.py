@@ -4,13 +4,14 @@ Messages that have to wait for the one before queue, and past a bound the transp
 (While it does not read it cannot tell that the client is gone; it learns that when it writes.) What can be
 answered at once is answered within the call that brought the bytes, and in one write with its neighbours.
 
-A turn of the loop takes at most `TURN` messages from one connection, and at most one large answer, so that a
-client that pipelines thousands does not keep others waiting.
+A turn of the loop takes at most `TURN` messages from one connection, none once they have taken `TURN_S`, and
+at most one large answer, so that a client that pipelines thousands does not keep others waiting.
 """
 
 from __future__ import annotations
 
 import logging
+import time
 from collections import deque
 from collections.abc import Callable
 from typing import Final
@@ -25,6 +26,9 @@ from layby.pgwire.startup import negotiate
 
 TURN: Final = 64
 """Messages of one connection taken in one turn of the loop."""
+
+TURN_S: Final = 0.001
+"""Seconds after which a turn takes no further message of a connection."""
 
 QUEUE_MESSAGES: Final = 1_000
 QUEUE_BYTES: Final = 1 << 20
@@ -41,6 +45,7 @@ class Connection:
     """
 
     __slots__ = (
+        "_clock",
         "_conversation",
         "_coordinator",
         "_decoder",
@@ -56,6 +61,7 @@ class Connection:
         "_running",
         "_scheduled",
         "_transport",
+        "_turn_ends",
         "_turn_left",
         "closed",
     )
@@ -66,16 +72,19 @@ class Connection:
         later: Callable[[Callable[[], None]], object],
         on_started: Callable[[Connection], None],
         on_closed: Callable[[Connection], None],
+        clock: Callable[[], float] = time.perf_counter,
     ) -> None:
         """Make a connection that awaits its transport.
 
         `later(f)` runs `f` in a later turn of the loop. `on_started` is called before a session is opened and
-        may refuse it by raising `SqlError`; `on_closed` once, whatever way the connection ends.
+        may refuse it by raising `SqlError`; `on_closed` once, whatever way the connection ends. `clock` gives
+        seconds.
         """
         self._transport: Transport
         self._output: Output
         self._coordinator = coordinator
         self._later = later
+        self._clock = clock
         self._on_started = on_started
         self._on_closed = on_closed
         self._conversation: Conversation | None = None
@@ -91,6 +100,8 @@ class Connection:
         self._scheduled = False
         """The next turn has been asked for."""
         self._turn_left = TURN
+        self._turn_ends = 0.0
+        """When this turn takes no further message."""
         self._last_kind = 0
         """The message run last."""
         self.closed = False
@@ -169,6 +180,7 @@ class Connection:
         """Go on after something came about, unless this turn's share is used up already."""
         if not self._scheduled:
             self._turn_left = TURN
+            self._turn_ends = self._clock() + TURN_S
         self._run()
 
     def _run(self) -> None:
@@ -225,7 +237,7 @@ class Connection:
                 return
             if output.size > LARGE:
                 output.write()
-            if output.large:
+            if output.large or self._clock() > self._turn_ends:
                 output.large = False
                 self._turn_left = 0
 
