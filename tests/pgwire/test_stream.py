@@ -13,6 +13,7 @@ from layby.peek.answer import EncodedRows, Rows
 from layby.pgwire.data_row import DataRowEncoder
 from layby.types.column import column_from_values
 from layby.types.scalar import INTEGER
+from tests.cycles import nothing_in_cycles
 from tests.pgwire.fakes import INT_ROWS, Client, FakeSession, Later, command_body, int_row
 from tests.pgwire.frontend import SYNC, bind, close, errors, execute, kinds, message, parse, query, split
 
@@ -289,3 +290,22 @@ def test_a_copy_that_cannot_be_read_to_its_end_fails(extended: bool) -> None:
     answer = client.deliver() + brought(client, stash) + brought(client, stash)
     assert kinds(answer) == ("12" if extended else "") + "HdEZ"
     assert errors(answer)[0]["C"] == "58030"
+
+
+# Memory
+
+
+@pytest.mark.parametrize("extended", [False, True])
+@pytest.mark.parametrize("pieces", [1, 2])
+def test_a_client_that_goes_after_or_within_a_stashed_answer_leaves_nothing_in_cycles(
+    extended: bool, pieces: int
+) -> None:
+    with nothing_in_cycles():
+        stash = source([1, 2], [3])
+        client = client_of(stash)
+        client.send(parse("", "a") + bind() + execute() + SYNC if extended else query("a"))
+        client.deliver()
+        for _ in range(pieces):
+            brought(client, stash)
+        client.connection.connection_lost()
+        del client.connection, client, stash  # the fake transport and its connection are a cycle themselves

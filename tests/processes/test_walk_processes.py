@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import gc
 import os
 import signal
@@ -15,8 +16,10 @@ from layby.errors import InternalError
 from layby.memory import segment, serving_core
 from layby.memory.segment import mapped_bytes
 from layby.memory.serving_core import ServingCore
+from layby.memory.shared_arena import SharedArena
 from layby.peek.scan import PeekScan
-from tests.peek.harness import bundle_of, error_of, pairs, rows_of
+from layby.trace.bundle import TraceBundle
+from tests.peek.harness import PAIR, append, bundle_of, error_of, pairs, rows_of
 from tests.peek.pools import PoolHarness, Walks, walks_of
 from tests.peek.test_pool_conformance import HUNDRED, Long, send_endless
 
@@ -179,6 +182,28 @@ def test_the_memory_of_an_answer_is_free_once_nobody_holds_the_answer(harness: P
     assert mapped() == 1
     harness.answers.clear()
     harness.walks.until(lambda: mapped() == 0)
+
+
+def test_a_process_holds_nothing_of_a_walk_that_is_over(harness: PoolHarness) -> None:
+    arena = SharedArena()
+    bundle = TraceBundle(PAIR, arena, upper=0)
+    append(bundle, pairs(*HUNDRED), 2)
+    (inode,) = (os.fstat(held.fd).st_ino for held in arena._segments)
+    (process,) = harness.walks.processes.process_ids
+
+    def held() -> bool:
+        gc.collect()  # of the harness, in this process
+        found = set()
+        for entry in Path(f"/proc/{process}/fd").iterdir():
+            with contextlib.suppress(FileNotFoundError):  # closed meanwhile
+                found.add(entry.stat().st_ino)
+        return inode in found
+
+    assert rows_of(harness.answer(harness.send(target=bundle.snapshot().oks))) == list(HUNDRED)
+    assert held()
+    harness.answers.clear()
+    del arena, bundle
+    harness.walks.until(lambda: not held())
 
 
 def test_the_memory_of_a_killed_walk_is_free(harness: PoolHarness) -> None:

@@ -28,6 +28,7 @@ from layby.types.scalar import (
     PhysicalValue,
     SqlType,
 )
+from tests.cycles import nothing_in_cycles
 
 PIECES = {
     BOOLEAN: ["t", "f", "T", "true", "off", "1", "0", "x", "", " t", "on", "N", "é"],
@@ -127,6 +128,15 @@ def test_overflow_is_found_in_any_part_of_a_column() -> None:
     column, errors = parse_column(DOUBLE_PRECISION, texts_of(texts))
     assert {row: error.sqlstate for row, error in errors.items()} == {0: "22P02", 250: "22003"}
     assert column.to_list()[1:250] == [1.5] * 249
+
+
+def test_parsing_a_column_leaves_nothing_in_cycles() -> None:
+    odd = [str(n) for n in range(1_000)]
+    odd[500] = "x"
+    texts = column_from_values(TEXT, odd)
+    assert isinstance(texts, TextColumn)
+    with nothing_in_cycles():
+        assert list(parse_column(INTEGER, texts)[1]) == [500]
 
 
 def test_a_column_of_no_rows_or_only_nulls_has_no_errors() -> None:

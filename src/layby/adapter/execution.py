@@ -50,8 +50,11 @@ class Execution:
         self.cancel = None
         if self.timeout is not None:
             self.timeout.cancel()
+        # It leads back to the session, which keeps this execution: a cycle, and what a session holds when its
+        # client goes would stay in memory.
+        on_outcome, self._on_outcome = self._on_outcome, _ignore
         if self._deferred:
-            self._on_outcome(outcome)
+            on_outcome(outcome)
         else:
             self.result = outcome
 
@@ -80,3 +83,7 @@ class Execution:
         if not isinstance(error, SqlError):
             error = InternalError(f"{type(error).__name__}: {error}")
         self.finish(FailureOutcome(error))
+
+
+def _ignore(_: Outcome) -> None:
+    """Do nothing: the outcome has been told."""

@@ -119,13 +119,12 @@ def run(channel: Channel) -> None:
             page[STASH_THRESHOLD_SLOT],
         )
 
-    while True:
-        request: WalkRequest | None = channel.receive()
-        if request is None:
-            # Time for housekeeping: the server keeps the segments of answers until it is told.
-            if channel.owes_notice:
-                channel.send(None)
-            continue
+    def answer(request: WalkRequest) -> bool:
+        """Walk a request's scans and send what they came to; whether they found much.
+
+        Its names end with it, so nothing of a request is held while the next one is waited for: this process
+        must not be the last to hold batches, nor the server of an answer's memory.
+        """
         walks = [
             Walk(part.scan, part.encoder, limits, _canceller(page, setup.slot, bit), stash=part.stash)
             for bit, part in enumerate(request.parts)
@@ -144,12 +143,15 @@ def run(channel: Channel) -> None:
             raise
         except Exception as error:  # noqa: BLE001 - no memory for the answers, say: that costs their peeks
             channel.send(WalkEnded(request.number, tuple(_unsendable(walk, error) for walk in walks)))
-        # Let go of the batches before waiting: this process must not be the last to hold them, nor the
-        # server of an answer's memory until this process sends the next.
-        large = any(walk.scan.nbytes > _LARGE for walk in walks)
-        del request, walks, work
+        return any(walk.scan.nbytes > _LARGE for walk in walks)
+
+    while True:
+        request: WalkRequest | None = channel.receive()
+        large = request is not None and answer(request)
+        del request
         if large:
             give_memory_back()
+        # The server keeps the segments of answers until it is told; None is its time for that.
         if channel.owes_notice:
             channel.send(None)
 

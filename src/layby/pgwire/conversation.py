@@ -89,7 +89,7 @@ class Conversation:
         self.stream: AnswerStream | None = None
         """Set while an answer comes from the stash: `pending` is too, and `stream_on` is to be called
         whenever the output is not blocked."""
-        self._stream_over: Callable[[AnswerStream], None]
+        self._stream_over: Callable[[AnswerStream], None] = _ignore
         """What to do when its draw is over."""
         self._skipping = False
         """An extended message failed: all up to the next Sync is ignored."""
@@ -130,6 +130,7 @@ class Conversation:
         if self.stream is not None:
             self.stream.close()
             self.stream = None
+        self._stream_over = _ignore
         self._drop_portals()
         self._session.on_terminated = None
         self._session.close()
@@ -159,7 +160,9 @@ class Conversation:
             return False
         self.stream = None
         self.pending = False
-        self._stream_over(stream)
+        # A method of this object: kept, it would be a cycle, and what a session holds would stay in memory.
+        over, self._stream_over = self._stream_over, _ignore
+        over(stream)
         return True
 
     def message(self, kind: int, body: bytes) -> None:
@@ -535,5 +538,5 @@ def _nothing() -> None:
     """Stand in for the connection of a session that has ended."""
 
 
-def _ignore(error: SqlError) -> None:
+def _ignore(_: object) -> None:
     """Stand in for it likewise."""

@@ -63,6 +63,8 @@ class AnswerStream:
 
     def close(self) -> None:
         """Give up what has not been sent."""
+        self._on_ready = None  # the connection's method, which would be a cycle
+        self._piece = None
         self._source.on_cancel = None
         self._source.close()
 

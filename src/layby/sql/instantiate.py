@@ -142,14 +142,13 @@ def constant_value(expr: Expr, params: Params, session: Session) -> PhysicalValu
 
 
 def _prepare(plan: SelectPlan) -> Callable[[Params, Session], ReadyPeek]:
+    """Return what makes an execution's peek. The plan keeps it, so it holds parts of the plan and never the
+    plan: plans would wait for the garbage collector."""
     constraints = _constraints(plan)
-    make_mfp = _mfp(plan.mfp)
-    make_finishing = _finishing(plan)
+    mfp, make_mfp = plan.mfp, _mfp(plan.mfp)
+    finishing = _finishing(plan)
     reverse, ordered = plan.order == "reverse", plan.order is not None
-    if make_mfp is None and make_finishing is None:
-        mfp, finishing = plan.mfp, Finishing(plan.order_by, None, 0, plan.projection)
-        if plan.limit is not None or plan.offset is not None:
-            finishing = _finished(plan, (), {})
+    if make_mfp is None and isinstance(finishing, Finishing):
         if constraints is None:
             always = ReadyPeek(None, reverse, ordered, mfp, finishing)
             return lambda _params, _session: always
@@ -162,8 +161,8 @@ def _prepare(plan: SelectPlan) -> Callable[[Params, Session], ReadyPeek]:
             None if constraints is None else constraints(params, session),
             reverse,
             ordered,
-            plan.mfp if make_mfp is None else make_mfp(params, session),
-            _finished(plan, params, session),
+            mfp if make_mfp is None else make_mfp(params, session),
+            finishing if isinstance(finishing, Finishing) else finishing(params, session),
         )
 
     return ready
@@ -187,26 +186,31 @@ def _mfp(mfp: Mfp) -> Callable[[Params, Session], Mfp] | None:
     return make
 
 
-def _finishing(plan: SelectPlan) -> Callable[[Params, Session], Finishing] | None:
-    """Return what puts values into the finishing, None where it is the same for every execution.
+def _finishing(plan: SelectPlan) -> Finishing | Callable[[Params, Session], Finishing]:
+    """Return the finishing where it is the same for every execution, else what puts values into it.
 
     LIMIT and OFFSET that are not literals are left to the execution, where they may raise.
     """
+    order_by, projection, limit_expr, offset_expr = plan.order_by, plan.projection, plan.limit, plan.offset
+
+    def finished(params: Params, session: Session) -> Finishing:
+        limit = _count(limit_expr, params, session)
+        offset = _count(offset_expr, params, session)
+        if limit is not None and limit < 0:
+            raise SqlError("2201W", "LIMIT must not be negative")
+        if offset is not None and offset < 0:
+            raise SqlError("2201X", "OFFSET must not be negative")
+        return Finishing(order_by, limit, offset or 0, projection)
+
     fixed = all(
         e is None or (isinstance(e, Literal) and (e.value is None or cast("int", e.value) >= 0))
-        for e in (plan.limit, plan.offset)
+        for e in (limit_expr, offset_expr)
     )
-    return None if fixed else lambda params, session: _finished(plan, params, session)
+    return finished((), {}) if fixed else finished
 
 
-def _finished(plan: SelectPlan, params: Params, session: Session) -> Finishing:
-    limit = None if plan.limit is None else cast("int | None", constant_value(plan.limit, params, session))
-    offset = None if plan.offset is None else cast("int | None", constant_value(plan.offset, params, session))
-    if limit is not None and limit < 0:
-        raise SqlError("2201W", "LIMIT must not be negative")
-    if offset is not None and offset < 0:
-        raise SqlError("2201X", "OFFSET must not be negative")
-    return Finishing(plan.order_by, limit, offset or 0, plan.projection)
+def _count(expr: Expr | None, params: Params, session: Session) -> int | None:
+    return None if expr is None else cast("int | None", constant_value(expr, params, session))
 
 
 def _getter(expr: Expr) -> _Getter:

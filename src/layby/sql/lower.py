@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import partial
 
 from layby.expr.finishing import OrderKey
 from layby.expr.fold import fold
@@ -80,16 +81,15 @@ def _placer(index: Index) -> Callable[[Expr], Expr]:
 
     An expression that is a key is read where the index holds its value.
     """
-    positions: dict[Expr, int] = {e: i for i, e in reversed(list(enumerate(index.stored)))}
+    return partial(_placed, {e: i for i, e in reversed(list(enumerate(index.stored)))})
 
-    def place(expr: Expr) -> Expr:
-        at = positions.get(expr)
-        if at is not None:
-            return ColumnRef(at, expr.type)
-        below = children(expr)
-        return with_children(expr, tuple(place(c) for c in below)) if below else expr
 
-    return place
+def _placed(positions: dict[Expr, int], expr: Expr) -> Expr:
+    at = positions.get(expr)
+    if at is not None:
+        return ColumnRef(at, expr.type)
+    below = children(expr)
+    return with_children(expr, tuple(_placed(positions, c) for c in below)) if below else expr
 
 
 class _Outputs:

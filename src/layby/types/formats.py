@@ -125,33 +125,33 @@ def parse_column(type_: SqlType, texts: TextColumn) -> tuple[Column, dict[int, S
 
 
 def _run_kernel(kernel: _Kernel, texts: TextColumn, values: NDArray[Any]) -> NDArray[np.int64]:
-    """Fill `values` where the kernel can; return the other rows, in order.
+    """Fill `values` where the kernel can; return the other rows, in order."""
+    left = _run_stretch(kernel, texts, values, 0, len(texts)) if len(texts) else []
+    return np.concatenate(left) if left else np.zeros(0, np.int64)
+
+
+def _run_stretch(
+    kernel: _Kernel, texts: TextColumn, values: NDArray[Any], start: int, stop: int
+) -> list[NDArray[np.int64]]:
+    """Run a kernel over the rows from `start` to `stop`; return those that it did not fill.
 
     A stretch that it refuses is cut into parts, so that one odd row does not send all to the slow path.
     """
-    left: list[NDArray[np.int64]] = []
-
-    def run(start: int, stop: int) -> None:
-        try:
-            if stop - start > _ONE_BY_ONE:
-                # A kernel goes on to the end after a refusal, at 0.5 µs for each refused row.
-                kernel(texts.slice(start, start + _TASTE))
-            values[start:stop], doubtful = kernel(texts.slice(start, stop))
-        except pa.ArrowInvalid:
-            if stop - start <= _ONE_BY_ONE:
-                rows = np.arange(start, stop, dtype=np.int64)
-                left.append(rows if texts.valid is None else rows[texts.valid[start:stop]])
-                return
-            part = -(-(stop - start) // _SPLIT)
-            for at in range(start, stop, part):
-                run(at, min(at + part, stop))
-            return
-        if doubtful is not None:
-            left.append(np.flatnonzero(doubtful) + start)
-
-    if len(texts):
-        run(0, len(texts))
-    return np.concatenate(left) if left else np.zeros(0, np.int64)
+    try:
+        if stop - start > _ONE_BY_ONE:
+            # A kernel goes on to the end after a refusal, at 0.5 µs for each refused row.
+            kernel(texts.slice(start, start + _TASTE))
+        values[start:stop], doubtful = kernel(texts.slice(start, stop))
+    except pa.ArrowInvalid:
+        if stop - start <= _ONE_BY_ONE:
+            rows = np.arange(start, stop, dtype=np.int64)
+            return [rows if texts.valid is None else rows[texts.valid[start:stop]]]
+        left = []
+        part = -(-(stop - start) // _SPLIT)
+        for at in range(start, stop, part):
+            left += _run_stretch(kernel, texts, values, at, min(at + part, stop))
+        return left
+    return [] if doubtful is None else [np.flatnonzero(doubtful) + start]
 
 
 def _parse_rows(
@@ -166,7 +166,8 @@ def _parse_rows(
         try:
             distinct[code] = parse(type_, text)
         except SqlError as error:
-            failed[code] = error
+            # The traceback leads here: a cycle, with the whole column in it.
+            failed[code] = error.with_traceback(None)
     values[rows] = distinct[codes]
     if not failed:
         return {}
