@@ -6,7 +6,7 @@ import contextlib
 import gc
 import os
 import signal
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -17,8 +17,10 @@ from layby.memory import segment, serving_core
 from layby.memory.segment import mapped_bytes
 from layby.memory.serving_core import ServingCore
 from layby.memory.shared_arena import SharedArena
+from layby.peek.answer import EncodedRows
 from layby.peek.scan import PeekScan
 from layby.trace.bundle import TraceBundle
+from layby.types.column import Column
 from tests.peek.harness import PAIR, append, bundle_of, error_of, pairs, rows_of
 from tests.peek.pools import PoolHarness, Walks, walks_of
 from tests.peek.test_pool_conformance import HUNDRED, Long, send_endless
@@ -151,6 +153,30 @@ def test_a_walk_that_cannot_be_handed_over_gives_its_permit_back_and_counts_nowh
     assert (harness.metrics.permits_in_use, harness.metrics.walks_offloaded) == (0, 0)
     monkeypatch.undo()
     assert rows_of(harness.ask()) == list(HUNDRED)
+
+
+class Unsendable:
+    """An encoder of an answer that no message can carry."""
+
+    def __call__(self, columns: Sequence[Column], count: int) -> EncodedRows:
+        return EncodedRows(b"x", (end for end in ()), count)  # type: ignore[arg-type]
+
+
+def test_an_answer_that_cannot_be_sent_costs_its_peek_and_not_the_process(harness: PoolHarness) -> None:
+    before = harness.walks.processes.process_ids
+    sqlstate, message = error_of(harness.ask(encoder=Unsendable()))
+    assert sqlstate == "XX000"
+    assert message.startswith('the walk of "test" raised TypeError: ')
+    assert harness.metrics.walks_offloaded == 0
+    assert rows_of(harness.ask()) == list(HUNDRED)
+    assert (harness.walks.processes.process_ids, restarts(harness.walks)) == (before, 0)
+
+
+def test_a_walk_process_is_less_urgent_than_the_server(harness: PoolHarness) -> None:
+    harness.ask()
+    (process,) = harness.walks.processes.process_ids
+    ours = os.getpriority(os.PRIO_PROCESS, 0)
+    assert os.getpriority(os.PRIO_PROCESS, process) == min(19, ours + 10)
 
 
 def test_a_walk_that_stops_in_time_keeps_its_process(
