@@ -159,7 +159,7 @@ class Unsendable:
     """An encoder of an answer that no message can carry."""
 
     def __call__(self, columns: Sequence[Column], count: int) -> EncodedRows:
-        return EncodedRows(b"x", (end for end in ()), count)  # type: ignore[arg-type]
+        return EncodedRows(b"x", (end for end in list[int]()), count)  # type: ignore[arg-type]
 
 
 def test_an_answer_that_cannot_be_sent_costs_its_peek_and_not_the_process(harness: PoolHarness) -> None:
