@@ -18,7 +18,7 @@ class Wire:
         self.closed = False
         self._written = bytearray()
         self.connection = Connection(
-            server.coordinator, server.loop.call_soon, lambda _: None, lambda _: None
+            server.coordinator, server.loop.call_soon, lambda _: None, lambda _: None, lambda: 0.0
         )
         self.connection.connected(self)
         self.process_id = 0
