@@ -9,8 +9,10 @@ from typing import Any
 
 import pytest
 
+from layby.adapter.statements import EFFORT
 from layby.expr.scalar import ColumnRef
 from layby.sql.catalog import Catalog, IndexKey, Table, make_index
+from layby.sql.context import TooLongError
 from layby.sql.parse import parse_script
 from layby.sql.planner import plan
 from layby.types.ordering import ASCENDING
@@ -61,6 +63,7 @@ STATEMENTS: dict[str, Callable[[int], str]] = {
     "order by names": lambda n: f"SELECT * FROM w ORDER BY {each('c#')(n)}",
     "coalesce": lambda n: f"SELECT coalesce({each('c#')(n)}) FROM w",
     "or": lambda n: f"SELECT c0 FROM w WHERE {each('c0 = #', ' OR ')(n)}",
+    "any": lambda n: f"SELECT c0 FROM w WHERE c0 = ANY ('{{{each('#', ',')(n)}}}')",
     "insert": lambda n: f"INSERT INTO w VALUES ({each('#')(n)})",
     "insert into columns": lambda n: f"INSERT INTO w ({each('c#')(n)}) VALUES ({each('#')(n)})",
     "insert of rows": lambda n: f"INSERT INTO w (c0) SELECT * FROM (VALUES {each('(#)')(n)}) v",
@@ -84,3 +87,28 @@ def test_planning_grows_in_proportion_to_the_statement_and_its_table(name: str) 
     cost(40)  # what is made once at the first use
     few, more, many = cost(40), cost(80), cost(160)
     assert many - more < 2.2 * (more - few)
+
+
+@pytest.mark.parametrize("name", STATEMENTS)
+def test_planning_that_takes_more_than_it_may_is_refused_before_it_is_done(name: str) -> None:
+    catalog = wide(1_600)
+    (statement,) = parse_script(STATEMENTS[name](1_600))
+
+    def refused() -> None:
+        with pytest.raises(TooLongError):
+            plan(statement, catalog, (), EFFORT)
+
+    assert bytecodes(refused) < 2_000
+
+
+@pytest.mark.parametrize("name", STATEMENTS)
+def test_planning_that_takes_no_more_than_it_may_is_bounded(name: str) -> None:
+    for width in range(20, 1_600, 20):
+        catalog = wide(width)
+        (statement,) = parse_script(STATEMENTS[name](width))
+        try:
+            plan(statement, catalog, (), EFFORT)
+        except TooLongError:
+            break
+        longest = statement, catalog
+    assert bytecodes(lambda: plan(*longest, ())) < 400_000

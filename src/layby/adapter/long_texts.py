@@ -2,7 +2,8 @@
 
 A script is split first, then each of its statements is planned when its turn comes, since one before may
 create what it names: a short one on the loop, a long one apart. A script of one statement is planned in the
-job that parses it.
+job that parses it. A short text whose plan takes long (`TooLongError`) is planned apart too: one of many
+short parts, or one that reads a table of many columns.
 """
 
 from __future__ import annotations
@@ -29,9 +30,8 @@ from layby.types.scalar import SqlType
 if TYPE_CHECKING:
     from layby.adapter.session import Session
 
-LONGEST_AT_ONCE: Final = 8_192
-"""Characters of a text up to which it is parsed and planned on the loop: 3 to 5 ms for the densest lists, and
-as long as a text whose plan is kept for its next coming. To plan apart takes a hand-over more, 0.3 ms."""
+LONGEST_AT_ONCE: Final = 4_096
+"""Characters of a text up to which it is parsed on the loop: 1 ms. To plan apart takes 0.3 ms more."""
 
 
 def in_failed_block() -> SqlError:
@@ -217,7 +217,9 @@ def split_apart(
         only = result.only
         part = None
         if only is not None and only.packed is not None:
-            part = ScriptPart(text, 0, only.packed.unpack(catalog), base)
+            planned = only.packed.unpack(catalog)
+            coordinator.statements.keep(text, (), planned)
+            part = ScriptPart(text, 0, planned, base)
         then(LongScript(text, result, part))
 
     execution.cancel = execution.fail
@@ -232,28 +234,36 @@ def plan_apart(
     execution: Execution,
     then: Callable[[str, PlannedStatement | None], None],
     offset: int = 0,
+    refused: Callable[[], None] | None = None,
 ) -> None:
     """Have a statement planned, again where the catalog changes meanwhile.
 
-    `then` gets its kind and plan, in an attempt of `execution`; "" and None for an empty text.
+    `then` gets its kind and plan, in an attempt of `execution`; "" and None for an empty text. Where the
+    statement is in error, `refused` is called instead, or without that the execution fails.
     """
     coordinator = session.coordinator
     base = coordinator.catalog
     catalog = coordinator.catalog_for(session.transaction)
 
-    def planned(result: Any) -> None:
+    def arrived(result: Any) -> None:
         if isinstance(result, SqlError):
-            raise moved(result, offset)
-        if not isinstance(result, PlannedApart):
+            if refused is None:
+                raise moved(result, offset)
+            refused()
+        elif not isinstance(result, PlannedApart):
             raise result
-        if coordinator.catalog is not base:
-            plan_apart(session, text, types, execution, then, offset)
+        elif coordinator.catalog is not base:
+            plan_apart(session, text, types, execution, then, offset, refused)
+        elif result.packed is None:
+            then(result.kind, None)
         else:
-            then(result.kind, None if result.packed is None else result.packed.unpack(catalog))
+            planned = result.packed.unpack(catalog)
+            coordinator.statements.keep(text, types, planned)
+            then(result.kind, planned)
 
     execution.cancel = execution.fail
     job = PlanText(text, coordinator.statements.portable(catalog), tuple(types), _has_failed(session))
-    coordinator.run_apart(job, lambda result: execution.attempt(lambda: planned(result)))
+    coordinator.run_apart(job, lambda result: execution.attempt(lambda: arrived(result)))
 
 
 def _has_failed(session: Session) -> bool:

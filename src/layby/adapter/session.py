@@ -36,6 +36,7 @@ from layby.adapter.variables import REPORTED_FIXED, VARIABLES, SessionVariables,
 from layby.errors import SqlError
 from layby.peek.answer import Failed, PeekResponse, RowEncoder, Rows, Stashed
 from layby.peek.stash import StashReader
+from layby.sql.context import TooLongError
 from layby.sql.parse import ParsedStatement
 from layby.sql.plan import (
     CopyPlan,
@@ -176,8 +177,12 @@ class Session:
 
         Raises, or calls back with, SqlError 42601.
         """
+        statements = self.coordinator.statements
         if len(sql) <= LONGEST_AT_ONCE:
-            return deque(self.coordinator.statements.parse_simple(sql))
+            return deque(statements.parse_simple(sql))
+        known = self._known(sql)
+        if known is not None:
+            return deque([ScriptPart(sql, 0, known, self.coordinator.catalog)])
 
         def ended(outcome: Outcome) -> None:
             on_parsed(outcome.error if isinstance(outcome, FailureOutcome) else parts[0])
@@ -208,19 +213,28 @@ class Session:
         if name and name in self._prepared:
             raise SqlError("42P05", f'prepared statement "{name}" already exists')
         self._prepared.pop(name, None)
+        types = _parameter_types(param_oids)
         if len(sql) > LONGEST_AT_ONCE:
-            self._prepare_apart(name, sql, param_oids, on_prepared)
-            return False
+            known = self._known(sql, types)
+            if known is None:
+                self._prepare_apart(name, sql, types, on_prepared)
+                return False
+            self._prepared[name] = _Prepared(LongStatement(sql, _kind(known)), types, known)
+            return True
         statements = self.coordinator.statements.parse(sql)
         if len(statements) > 1:
             raise SqlError("42601", "cannot insert multiple commands into a prepared statement")
-        types = _parameter_types(param_oids)
         prepared = _Prepared(statements[0] if statements else None, types, None)
         if statements:
-            self._refuse_in_failed_block(statements[0])
-            prepared.planned = self.coordinator.statements.plan(
-                statements[0], self.coordinator.catalog_for(self.transaction), types
-            )
+            (parsed,) = statements
+            self._refuse_in_failed_block(parsed)
+            try:
+                prepared.planned = self.coordinator.statements.plan(
+                    parsed, self.coordinator.catalog_for(self.transaction), types
+                )
+            except TooLongError:
+                self._prepare_apart(name, parsed.text, types, on_prepared, parsed.offset)
+                return False
         self._prepared[name] = prepared
         return True
 
@@ -278,19 +292,20 @@ class Session:
         """Run one statement of a script."""
         if isinstance(parsed, ScriptPart):
             return self._execute_part(parsed, encoder_for, on_outcome)
-        statements = self.coordinator.statements
         try:
             self._refuse_in_failed_block(parsed)
-            catalog = self.coordinator.catalog_for(self.transaction)
             params: tuple[PhysicalValue, ...] = ()
             if isinstance(parsed, ShapedStatement):
                 planned, params = self._plan_shaped(parsed)
             else:
-                planned = statements.plan(parsed, catalog)
+                catalog = self.coordinator.catalog_for(self.transaction)
+                planned = self.coordinator.statements.plan(parsed, catalog)
             if len(planned.params) != len(params):
                 raise SqlError("42P02", "there is no parameter $1")
         except SqlError as error:
             return self._failed(error)
+        except TooLongError:
+            return self._execute_apart(parsed, encoder_for, on_outcome)
         self.query = parsed.text
         return self._run(planned, params, encoder_for, on_outcome)
 
@@ -506,35 +521,83 @@ class Session:
                 return placed(self._failed(error))
             outcome = self.execute_statement(parsed, encoder_for, lambda o: on_outcome(placed(o)))
             return None if outcome is None else placed(outcome)
-
-        def planned(_kind: str, found: PlannedStatement | None) -> None:
-            if found is not None:
-                self._run_planned(found, encoder_for, execution)
-
-        execution = self._begin_execution(on_outcome)
-        self.query = part.text
         ready = part.planned
         if ready is not None and part.base is coordinator.catalog:
-            execution.attempt(lambda: self._run_planned(ready, encoder_for, execution))
-        else:
-            execution.attempt(lambda: plan_apart(self, part.text, (), execution, planned, part.offset))
+            self.query = part.text
+            execution = self._begin_execution(on_outcome)
+            execution.attempt(lambda: self._run_planned(ready, (), encoder_for, execution))
+            return self._deferred(execution)
+        return self._execute_long(part.text, part.offset, encoder_for, on_outcome)
+
+    def _execute_apart(
+        self,
+        parsed: ParsedStatement | ShapedStatement,
+        encoder_for: EncoderFor,
+        on_outcome: Callable[[Outcome], None],
+    ) -> Outcome | None:
+        """Run a statement whose plan takes long to make."""
+        if isinstance(parsed, ParsedStatement):
+            return self._execute_long(parsed.text, parsed.offset, encoder_for, on_outcome)
+        shaped, shape = parsed, parsed.shape.parsed
+
+        def planned(_kind: str, found: PlannedStatement | None) -> None:
+            assert found is not None
+            try:
+                params = shaped.values(found) if suits(found) else None
+            except SqlError as error:
+                log.debug("told again in terms of the statement's own text: %s", error)
+                params = None
+            if params is None:
+                as_written()
+            else:
+                self._run_planned(found, params, encoder_for, execution)
+
+        def as_written() -> None:
+            self._plan_long(shaped.text, 0, encoder_for, execution)
+
+        execution = self._begin_execution(on_outcome)
+        self.query = shaped.text
+        execution.attempt(
+            lambda: plan_apart(self, shape.text, shaped.types, execution, planned, refused=as_written)
+        )
         return self._deferred(execution)
 
-    def _run_planned(self, planned: PlannedStatement, encoder_for: EncoderFor, execution: Execution) -> None:
+    def _execute_long(
+        self, text: str, offset: int, encoder_for: EncoderFor, on_outcome: Callable[[Outcome], None]
+    ) -> Outcome | None:
+        """Run a statement that is planned apart; `offset` are the characters of its script before it."""
+        execution = self._begin_execution(on_outcome)
+        self.query = text
+        execution.attempt(lambda: self._plan_long(text, offset, encoder_for, execution))
+        return self._deferred(execution)
+
+    def _plan_long(self, text: str, offset: int, encoder_for: EncoderFor, execution: Execution) -> None:
+        def planned(_kind: str, found: PlannedStatement | None) -> None:
+            if found is not None:
+                self._run_planned(found, (), encoder_for, execution)
+
+        plan_apart(self, text, (), execution, planned, offset)
+
+    def _run_planned(
+        self,
+        planned: PlannedStatement,
+        params: tuple[PhysicalValue, ...],
+        encoder_for: EncoderFor,
+        execution: Execution,
+    ) -> None:
         execution.cancel = None
-        if planned.params:
+        if len(planned.params) != len(params):
             raise SqlError("42P02", "there is no parameter $1")
-        self._dispatch(planned.plan, (), encoder_for, execution)
+        self._dispatch(planned.plan, params, encoder_for, execution)
 
     def _prepare_apart(
         self,
         name: str,
         sql: str,
-        param_oids: Sequence[int],
+        types: tuple[SqlType | None, ...],
         on_prepared: Callable[[SqlError | None], None],
+        offset: int = 0,
     ) -> None:
-        types = _parameter_types(param_oids)
-
         def ended(outcome: Outcome) -> None:
             on_prepared(outcome.error if isinstance(outcome, FailureOutcome) else None)
 
@@ -544,10 +607,16 @@ class Session:
             execution.finish(CommandOutcome(""))
 
         execution = self._begin_execution(ended)
-        execution.attempt(lambda: plan_apart(self, sql, types, execution, planned))
+        execution.attempt(lambda: plan_apart(self, sql, types, execution, planned, offset))
         outcome = self._deferred(execution)
         if isinstance(outcome, FailureOutcome):
             raise outcome.error
+
+    def _known(self, sql: str, types: Sequence[SqlType | None] = ()) -> PlannedStatement | None:
+        """Return the plan of a long text if it is kept, and may be run."""
+        if self.transaction is not None and self.transaction.failed:
+            return None
+        return self.coordinator.statements.known(sql, self.coordinator.catalog_for(self.transaction), types)
 
     def _execute_stale(
         self, portal: _Portal, encoder_for: EncoderFor, on_outcome: Callable[[Outcome], None]
@@ -567,7 +636,11 @@ class Session:
 
         execution = self._begin_execution(on_outcome)
         text = self.query = prepared.parsed.text
-        execution.attempt(lambda: plan_apart(self, text, old.params, execution, planned))
+        known = self._known(text, old.params)
+        if known is None:
+            execution.attempt(lambda: plan_apart(self, text, old.params, execution, planned))
+        else:
+            execution.attempt(lambda: planned("", known))
         return self._deferred(execution)
 
     def _is_stale(self, planned: PlannedStatement | None) -> bool:
@@ -772,7 +845,11 @@ class Session:
         catalog = self.coordinator.catalog_for(self.transaction)
         if planned.catalog_version != catalog.version:
             # The types of the parameters stay those that the client was told.
-            fresh = self.coordinator.statements.plan(prepared.parsed, catalog, planned.params)
+            try:
+                fresh = self.coordinator.statements.plan(prepared.parsed, catalog, planned.params)
+            except TooLongError:
+                prepared.parsed = LongStatement(prepared.parsed.text, prepared.parsed.kind)
+                return planned
             if fresh.columns != planned.columns:
                 raise _result_changed()
             prepared.planned = planned = fresh
@@ -791,6 +868,11 @@ class Session:
 
 def _result_changed() -> SqlError:
     return SqlError("0A000", "cached plan must not change result type")
+
+
+def _kind(planned: PlannedStatement) -> str:
+    """Return what has to be known of a statement's kind in the grammar: whether it ends a block."""
+    return "transaction_stmt" if isinstance(planned.plan, TransactionPlan) else ""
 
 
 def _parameter_types(oids: Sequence[int]) -> tuple[SqlType | None, ...]:

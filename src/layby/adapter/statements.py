@@ -7,14 +7,17 @@ from collections.abc import Sequence
 from typing import Final
 
 from layby.adapter.literals import LONGEST, Shape, ShapedStatement, make_shape, read_literals, shape_text
-from layby.adapter.long_texts import LONGEST_AT_ONCE, PortableCatalog
+from layby.adapter.long_texts import PortableCatalog
 from layby.sql.catalog import Catalog
 from layby.sql.parse import ParsedStatement, parse_script
 from layby.sql.plan import PlannedStatement
 from layby.sql.planner import plan
 from layby.types.scalar import SqlType
 
-_LONGEST: Final = LONGEST_AT_ONCE
+EFFORT: Final = 4_096
+"""What may be spent on a plan on the loop (`BindContext.spend`): 2 ms. One that takes more is made apart."""
+
+_LONGEST: Final = 8_192
 """Characters of a text that is worth keeping: longer ones are bulk inserts, seen once."""
 
 _SCRIPTS: Final = 2_048
@@ -78,16 +81,32 @@ class StatementCache:
     def plan(
         self, parsed: ParsedStatement, catalog: Catalog, param_types: Sequence[SqlType | None] = ()
     ) -> PlannedStatement:
-        """Return the plan of a statement under the catalog in force."""
-        key = (parsed.text, tuple(param_types))
+        """Return the plan of a statement under the catalog in force.
+
+        Raises TooLongError for one that is to be made apart.
+        """
+        found = self.known(parsed.text, catalog, param_types)
+        if found is None:
+            found = plan(parsed, catalog, param_types, EFFORT)
+            self.keep(parsed.text, param_types, found)
+        return found
+
+    def known(
+        self, text: str, catalog: Catalog, param_types: Sequence[SqlType | None] = ()
+    ) -> PlannedStatement | None:
+        """Return the plan of a statement's text if it is kept, and of that catalog."""
+        key = (text, tuple(param_types))
         found = self._plans.get(key)
         if found is None or found.catalog_version != catalog.version:
-            found = plan(parsed, catalog, param_types)
-            if len(parsed.text) <= _LONGEST:
-                self._plans[key] = found
-                self._plans.move_to_end(key)
-                if len(self._plans) > _PLANS:
-                    self._plans.popitem(last=False)
-        else:
-            self._plans.move_to_end(key)
+            return None
+        self._plans.move_to_end(key)
         return found
+
+    def keep(self, text: str, param_types: Sequence[SqlType | None], planned: PlannedStatement) -> None:
+        """Keep the plan of a statement's text, wherever it was made."""
+        if len(text) <= _LONGEST:
+            key = (text, tuple(param_types))
+            self._plans[key] = planned
+            self._plans.move_to_end(key)
+            if len(self._plans) > _PLANS:
+                self._plans.popitem(last=False)

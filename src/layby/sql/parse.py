@@ -48,6 +48,11 @@ class ParsedStatement:
     source: str
     location: int
 
+    @property
+    def offset(self) -> int:
+        """The characters of the script before the statement."""
+        return _character(self.source, self.location) - 1
+
     def position(self, location: int) -> int | None:
         """Turn a byte location of the tree into a character position from 1; None where it is unknown."""
         return None if location < 0 else _character(self.source, location)

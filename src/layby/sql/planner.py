@@ -35,14 +35,19 @@ from layby.types.scalar import TEXT, SqlType
 
 
 def plan(
-    statement: ParsedStatement, catalog: Catalog, param_types: Sequence[SqlType | None]
+    statement: ParsedStatement,
+    catalog: Catalog,
+    param_types: Sequence[SqlType | None],
+    effort: int | None = None,
 ) -> PlannedStatement:
     """Bind and plan one statement against a version of the catalog.
 
     `param_types` are the types a client declared, None where it left one open; the result tells all of them.
-    Raises SqlError with PostgreSQL's SQLSTATE, wording and position, 0A000 for what layby has not.
+    Raises SqlError with PostgreSQL's SQLSTATE, wording and position, 0A000 for what layby has not; and
+    TooLongError where it would take more than `effort` (`BindContext.spend`).
     """
-    context = BindContext(statement, catalog, param_types)
+    context = BindContext(statement, catalog, param_types, effort)
+    context.spend(statement.node.ByteSize())
     try:
         made = _plan(context, statement.kind, statement.node)
     except RecursionError:

@@ -24,6 +24,10 @@ class Relation:
     scope: Scope
 
 
+_COLUMN_EFFORT = 12
+"""What a column of a table costs a statement's planning, whether it is named or not."""
+
+
 def find_table(context: BindContext, node: Node, *, write: bool = False) -> Table:
     """Find the table that a RangeVar names; raises 42P01, or 42501 for a system relation to be written."""
     if node.catalogname:
@@ -37,6 +41,7 @@ def find_table(context: BindContext, node: Node, *, write: bool = False) -> Tabl
         raise context.error("42P01", f'relation "{shown}" does not exist', node.location)
     if write and table.rows is not None:
         raise context.error("42501", f'permission denied: "{table.name}" is a system catalog')
+    context.spend(_COLUMN_EFFORT * len(table.desc.columns))
     return table
 
 
