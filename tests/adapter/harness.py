@@ -132,6 +132,7 @@ class Server:
             maintenance=self._maintained,
             commits=self._committed,
             clock=lambda: START,
+            stopwatch=lambda: 0.0,
             blob=blob,
         )
 

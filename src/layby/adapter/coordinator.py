@@ -6,6 +6,7 @@ import asyncio
 import logging
 import os
 import secrets
+import time
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import Protocol
@@ -83,9 +84,11 @@ class Coordinator:
         ] = ThreadMaintenanceRuntime,
         commits: Callable[[GroupCommit, ServingState], CommitDriver] = CommitThread,
         clock: Callable[[], int] = now_ms,
+        stopwatch: Callable[[], float] = time.perf_counter,
         blob: Blob | None = None,
     ) -> None:
-        """Everything defaults to threads, a walk thread for each core; `clock` gives milliseconds.
+        """Everything defaults to threads, a walk thread for each core; `clock` gives milliseconds, and
+        `stopwatch` the seconds by which reads are measured.
 
         `blob` is where large answers go, this coordinator's alone; without one they are held in memory.
         """
@@ -97,7 +100,7 @@ class Coordinator:
         self.pool = pool or ThreadWalkPool(os.cpu_count() or 1, self.deliver)
         self._stash = None if blob is None else Stash(blob, self.run_apart, metrics)
         self.worker = ServingWorker(
-            self.state, parameters, self.pool, metrics, self._next_turn, stash=self._stash
+            self.state, parameters, self.pool, metrics, self._next_turn, stopwatch, self._stash
         )
         self.maintenance = maintenance(self.state, lambda: self._compaction_frontier)
         oracle = Oracle(self.state.upper - 1, clock)
