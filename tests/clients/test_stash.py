@@ -19,9 +19,10 @@ from struct import pack
 import psycopg
 import pytest
 
-from layby.bench.resident import process_tree, resident_mib
+from layby.bench.resident import resident_mib
 from tests.clients.server import TIMEOUT, Server
 from tests.pgwire.frontend import query, startup
+from tests.processes.running import walkers
 
 ROWS = 1_000_000
 FILLING = "some text that makes the row wider, and then wider still"
@@ -224,19 +225,15 @@ def test_cancelling_a_statement_that_writes_to_the_stash_leaves_no_part(stashing
 def test_a_walk_process_that_is_killed_while_it_writes_to_the_stash_leaves_no_part(
     stashing: Stashing,
 ) -> None:
-    walkers = [
-        pid
-        for pid in process_tree(stashing.pid)
-        if b"walk_process" in Path(f"/proc/{pid}/cmdline").read_bytes()
-    ]
-    assert walkers != []
+    walking = walkers(stashing.pid)
+    assert walking != []
     with (
         psycopg.connect(stashing.server.conninfo, autocommit=True) as connection,
         ThreadPoolExecutor(1) as pool,
     ):
         asked = pool.submit(connection.execute, ENDLESS)
         stashing.until_parts(exist=True)
-        for pid in walkers:
+        for pid in walking:
             os.kill(pid, signal.SIGKILL)
         with pytest.raises(psycopg.errors.InternalError_, match="died"):
             asked.result(TIMEOUT)

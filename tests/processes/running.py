@@ -23,8 +23,12 @@ def children(pid: int) -> list[int]:
 
 
 def programs(pid: int, name: str) -> list[int]:
-    """Return those children of a process that run a program of that name and are alive."""
-    return [child for child in children(pid) if name in _read(child, "cmdline") and _alive(child)]
+    """Return those children of a process that run a program of that name and are alive.
+
+    Each of them imports the others' modules as well; what it runs is its `main`.
+    """
+    runs = f".{name} import main"
+    return [child for child in children(pid) if runs in _read(child, "cmdline") and _alive(child)]
 
 
 def walkers(pid: int) -> list[int]:
