@@ -2,56 +2,83 @@
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Callable
+from typing import Any, Protocol
 
 import pytest
 
 from layby.errors import SqlError
 from layby.peek.fuel import Fuel
 from layby.peek.pending import PeekState
-from layby.peek.quiet import SLICE_S, next_slice
+from layby.peek.quiet import SLICE_S, QuietWalk
 from layby.peek.scan import PeekScan, ScanOutcome
+from layby.trace.search import seek
 from tests.peek.harness import INDEX, Harness, HarnessOn, bundle_of, error_of, keys, pairs, rows_of, spec
 
 HUNDRED = tuple((k, k * 10) for k in range(100))
 
+SEEK_S = SLICE_S / 128.5
+"""What a seek takes: a turn has time for 128, and a little is left."""
 
-def quiet(harness_on: Callable[..., Harness] = Harness, **parameters: int) -> Harness:
-    """Return a harness in which a clock that stands makes every slice 64 times the one before."""
-    settings = {"inline_budget": 2, "quiet_budget": 20_000, "granularity": 10_000, **parameters}
-    harness = harness_on(bundle_of(pairs(*HUNDRED)))
-    for name, value in settings.items():
-        full = {
-            "inline_budget": "compute_index_peek_inline_budget",
-            "quiet_budget": "compute_index_peek_quiet_budget",
-            "granularity": "compute_index_peek_yield_granularity",
-        }[name]
-        harness.parameters.set(full, str(value))
-    return harness
+
+class Quiet(Protocol):
+    """Makes harnesses whose clock moves with each seek."""
+
+    def __call__(
+        self,
+        harness_on: Callable[..., Harness] = Harness,
+        seek_s: Callable[[int], float] = lambda _: SEEK_S,
+        **parameters: int,
+    ) -> Harness:
+        """`seek_s` gives the seconds of the n-th seek, from 1."""
+
+
+@pytest.fixture
+def quiet(monkeypatch: pytest.MonkeyPatch) -> Quiet:
+    def make(
+        harness_on: Callable[..., Harness] = Harness,
+        seek_s: Callable[[int], float] = lambda _: SEEK_S,
+        **parameters: int,
+    ) -> Harness:
+        settings = {"inline_budget": 2, "quiet_budget": 20_000, "granularity": 10_000, **parameters}
+        harness = harness_on(bundle_of(pairs(*HUNDRED)), **settings)
+        seeks = itertools.count(1)
+
+        def ticking(*args: Any) -> tuple[int, int]:
+            harness.now += seek_s(next(seeks))
+            return seek(*args)
+
+        monkeypatch.setattr("layby.trace.cursor.seek", ticking)
+        return harness
+
+    return make
 
 
 NOTHING = spec(constraints=keys(*range(200, 2_200)))
-"""A peek that visits 2,000 positions and finds no row: 2 in its slice, 128 in what is left of the turn."""
+"""A peek that seeks 2,000 keys, a position each, and finds no row: 2 in its slice, 126 in what is left of the
+turn."""
 
 
-def test_a_scan_that_is_alone_goes_on_inline_one_slice_a_turn() -> None:
+def test_a_scan_that_is_alone_goes_on_inline_for_the_time_of_a_slice_in_each_turn(quiet: Quiet) -> None:
     harness = quiet()
     peek, response = harness.peek(NOTHING)
     assert response is None
-    turns = 0
+    turns = [(peek.inline_positions, harness.now)]
     while peek not in harness.answers:
         assert peek.state is PeekState.QUIET
+        before = harness.now
         assert harness.turn()
-        turns += 1
+        turns.append((peek.inline_positions, harness.now - before))
     assert rows_of(harness.answers[peek]) == []
-    assert turns == 1
+    assert [positions for positions, _ in turns] == [*range(128, 2_000, 128), 2_000]
+    assert max(took for _, took in turns) <= SLICE_S
     assert (harness.metrics.walks_inline, harness.metrics.walks_offloaded) == (1, 0)
     assert harness.metrics.row_iteration_rows.sum == 2_000
     assert harness.metrics.total_seconds.count == 1
-    assert peek.inline_positions == 2_000
 
 
-def test_a_scan_that_is_alone_ends_within_its_turn_where_there_is_time() -> None:
+def test_a_scan_that_is_alone_ends_within_its_turn_where_there_is_time(quiet: Quiet) -> None:
     harness = quiet()
     _, response = harness.peek(spec(constraints=keys(*range(200, 320))))
     assert rows_of(response) == []
@@ -59,20 +86,53 @@ def test_a_scan_that_is_alone_ends_within_its_turn_where_there_is_time() -> None
     assert harness.metrics.row_iteration_rows.sum == 120
 
 
-def test_the_next_peek_is_answered_first_and_sends_the_scan_to_the_pool(harness_on: HarnessOn) -> None:
+def test_a_turn_is_used_up_though_the_first_slice_was_slow_for_what_it_visited(quiet: Quiet) -> None:
+    harness = quiet(seek_s=lambda n: 65 * SEEK_S if n == 1 else SEEK_S)
+    peek, _ = harness.peek(NOTHING)
+    assert peek.state is PeekState.QUIET
+    assert peek.inline_positions == 64
+    assert harness.now <= SLICE_S
+
+
+def test_where_a_chunk_fits_a_slice_goes_on_until_the_clock_ends_it(
+    quiet: Quiet, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("layby.peek.scan.CHUNK", 16)
+    monkeypatch.setattr("layby.peek.quiet.CHUNK", 16)
+    # What the first slice says of the speed is too little by half.
+    harness = quiet(seek_s=lambda n: 3 * SEEK_S if n == 1 else SEEK_S)
+    slices: list[int] = []
+    step: Callable[[PeekScan, Fuel], ScanOutcome] = PeekScan.step
+
+    def noted(scan: PeekScan, fuel: Fuel) -> ScanOutcome:
+        before = scan.positions
+        outcome = step(scan, fuel)
+        slices.append(scan.positions - before)
+        return outcome
+
+    monkeypatch.setattr(PeekScan, "step", noted)
+    peek, _ = harness.peek(NOTHING)
+    assert peek.state is PeekState.QUIET
+    assert slices == [2, 7 * 16, 12]
+    assert harness.now <= SLICE_S
+
+
+def test_the_next_peek_is_answered_first_and_sends_the_scan_to_the_pool(
+    quiet: Quiet, harness_on: HarnessOn
+) -> None:
     harness = quiet(harness_on)
     peek, _ = harness.peek(NOTHING)
     _, response = harness.peek(spec(constraints=keys(5)))
     assert rows_of(response) == [(5, 50)]
     harness.turn()
     assert peek.state is PeekState.WALKING
-    assert harness.pool.walk().scan.positions == 130
+    assert harness.pool.walk().scan.positions == 128
     harness.settle()
     assert rows_of(harness.answers[peek]) == []
     assert (harness.metrics.walks_inline, harness.metrics.walks_offloaded) == (1, 1)
 
 
-def test_a_scan_is_not_quiet_where_others_walk_or_wait(harness_on: HarnessOn) -> None:
+def test_a_scan_is_not_quiet_where_others_walk_or_wait(quiet: Quiet, harness_on: HarnessOn) -> None:
     harness = quiet(harness_on)
     harness.parameters.set("compute_index_peek_quiet_budget", "0")
     other, _ = harness.peek(NOTHING)
@@ -81,7 +141,7 @@ def test_a_scan_is_not_quiet_where_others_walk_or_wait(harness_on: HarnessOn) ->
     assert (other.state, peek.state) == (PeekState.WALKING, PeekState.QUEUED)
 
 
-def test_a_scan_whose_quiet_budget_is_spent_is_offloaded(harness_on: HarnessOn) -> None:
+def test_a_scan_whose_quiet_budget_is_spent_is_offloaded(quiet: Quiet, harness_on: HarnessOn) -> None:
     harness = quiet(harness_on, quiet_budget=300)
     peek, _ = harness.peek(NOTHING)
     while peek.state is PeekState.QUIET:
@@ -92,7 +152,7 @@ def test_a_scan_whose_quiet_budget_is_spent_is_offloaded(harness_on: HarnessOn) 
 
 
 def test_a_scan_that_has_found_many_rows_is_offloaded_so_that_its_answer_is_built_there(
-    harness_on: HarnessOn,
+    quiet: Quiet, harness_on: HarnessOn
 ) -> None:
     harness = quiet(harness_on)
     peek, response = harness.peek()
@@ -104,14 +164,16 @@ def test_a_scan_that_has_found_many_rows_is_offloaded_so_that_its_answer_is_buil
 
 
 def test_without_a_quiet_budget_a_scan_that_outruns_its_inline_budget_is_offloaded_at_once(
-    harness_on: HarnessOn,
+    quiet: Quiet, harness_on: HarnessOn
 ) -> None:
     harness = quiet(harness_on, quiet_budget=0)
     peek, _ = harness.peek(NOTHING)
     assert peek.state is PeekState.WALKING
 
 
-def test_a_slow_slice_ends_the_quiet_walk(harness_on: HarnessOn, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_slow_slice_ends_the_quiet_walk(
+    quiet: Quiet, harness_on: HarnessOn, monkeypatch: pytest.MonkeyPatch
+) -> None:
     harness = quiet(harness_on)
     step: Callable[[PeekScan, Fuel], ScanOutcome] = PeekScan.step
 
@@ -125,17 +187,36 @@ def test_a_slow_slice_ends_the_quiet_walk(harness_on: HarnessOn, monkeypatch: py
     assert peek.state is PeekState.WALKING
 
 
+def test_a_walk_that_becomes_slow_is_offloaded(quiet: Quiet, harness_on: HarnessOn) -> None:
+    """Of 100 positions, the inline budget, a turn would have time for 42 from the 129th on."""
+    harness = quiet(harness_on, seek_s=lambda n: SEEK_S if n <= 128 else 3 * SEEK_S, inline_budget=100)
+    peek, _ = harness.peek(NOTHING)
+    assert (peek.state, peek.inline_positions) == (PeekState.QUIET, 128)
+    harness.turn()
+    assert (peek.state, peek.inline_positions) == (PeekState.WALKING, 192)
+
+
 def test_a_slice_is_measured_and_the_next_one_made_to_fit() -> None:
+    harness = Harness(bundle_of(pairs(*HUNDRED)), inline_budget=2, quiet_budget=70_000)
+    scan = PeekScan(NOTHING, harness.bundle.snapshot(), 1_000)
+
+    def next_slice(visited: int, seconds: float, spent: float = 0.0) -> int | None:
+        walk = QuietWalk(harness.pending(NOTHING), scan, visited, seconds)
+        return walk.next_slice(harness.parameters.peek, spent)
+
     assert next_slice(1_000, SLICE_S) == 1_000
     assert next_slice(1_000, 2 * SLICE_S) == 500
     assert next_slice(1_000, SLICE_S / 2, SLICE_S / 2) == 1_000
     assert next_slice(1_000, SLICE_S / 100) == 64_000
+    assert next_slice(1_000, 0.0) == 64_000
+    assert next_slice(1, SLICE_S, SLICE_S / 2) == 1
     assert next_slice(1_000, 3 * SLICE_S) is None
     assert next_slice(1_000, SLICE_S, SLICE_S) is None
+    assert next_slice(1_000, SLICE_S / 2, 0.95 * SLICE_S) is None
     assert next_slice(0, 0.0) is None
 
 
-def test_a_lower_limit_reaches_a_quiet_walk_at_its_next_slice() -> None:
+def test_a_lower_limit_reaches_a_quiet_walk_at_its_next_slice(quiet: Quiet) -> None:
     harness = quiet()
     peek, _ = harness.peek(NOTHING)
     assert peek.state is PeekState.QUIET
@@ -147,7 +228,7 @@ def test_a_lower_limit_reaches_a_quiet_walk_at_its_next_slice() -> None:
     )
 
 
-def test_a_smaller_largest_size_reaches_a_quiet_walk_at_its_next_slice() -> None:
+def test_a_smaller_largest_size_reaches_a_quiet_walk_at_its_next_slice(quiet: Quiet) -> None:
     harness = quiet()
     harness.parameters.set("max_result_size", "1MB")
     peek, _ = harness.peek(spec(constraints=keys(*range(200, 400), 5)))
@@ -157,7 +238,7 @@ def test_a_smaller_largest_size_reaches_a_quiet_walk_at_its_next_slice() -> None
     assert error_of(harness.answers[peek]) == ("54000", "result exceeds max size of 10 bytes")
 
 
-def test_a_quiet_walk_that_is_cancelled_stops_and_is_answered() -> None:
+def test_a_quiet_walk_that_is_cancelled_stops_and_is_answered(quiet: Quiet) -> None:
     harness = quiet()
     peek, _ = harness.peek(NOTHING)
     harness.worker.cancel(peek)
@@ -167,21 +248,21 @@ def test_a_quiet_walk_that_is_cancelled_stops_and_is_answered() -> None:
     assert harness.metrics.walks_inline == 0
 
 
-def test_dropping_its_index_cancels_a_quiet_walk() -> None:
+def test_dropping_its_index_cancels_a_quiet_walk(quiet: Quiet) -> None:
     harness = quiet()
     peek, _ = harness.peek(NOTHING)
     harness.worker.cancel_reads_of(INDEX, SqlError("57014", "dropped"))
     assert error_of(harness.answers[peek])[1] == "dropped"
 
 
-def test_a_quiet_walk_is_among_the_active_peeks() -> None:
+def test_a_quiet_walk_is_among_the_active_peeks(quiet: Quiet) -> None:
     harness = quiet()
     peek, _ = harness.peek(NOTHING)
     [active] = harness.worker.active()
-    assert (active.pending, active.offloaded, active.positions) == (peek, False, 130)
+    assert (active.pending, active.offloaded, active.positions) == (peek, False, 128)
 
 
-def test_a_quiet_walk_that_raises_costs_its_peek_alone(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_quiet_walk_that_raises_costs_its_peek_alone(quiet: Quiet, monkeypatch: pytest.MonkeyPatch) -> None:
     harness = quiet()
     peek, _ = harness.peek(NOTHING)
 

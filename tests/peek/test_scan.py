@@ -141,6 +141,31 @@ def test_a_scan_can_suspend_in_the_middle_of_the_error_phase() -> None:
     assert rows_in(scan.step(Fuel(10))) == [(1, 10)]
 
 
+def test_a_step_ends_before_a_visit_that_would_outlast_its_time_in_both_phases(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Each visit is of one position and takes one second, as its charge moves the clock."""
+    now = 0.0
+
+    class Slow(Fuel):
+        def charge(self, positions: int) -> None:
+            nonlocal now
+            now += positions
+            super().charge(positions)
+
+    monkeypatch.setattr("layby.peek.scan.CHUNK", 1)
+    bundle = bundle_of(pairs(*((k, k) for k in range(9))))
+    for time in range(2, 10):
+        append_error(bundle, f"error {time // 2}", time, 1 if time % 2 == 0 else -1, time + 1)
+    scan = PeekScan(spec(), bundle.snapshot(), GIB, lambda: now)
+    scan.step_seconds = 3.5
+    visited = []
+    while scan.step(Slow(100)) is SUSPENDED:
+        visited.append(scan.positions)
+    assert visited == [3, 6, 9, 12, 15]
+    assert scan.positions == 17
+
+
 def test_a_limit_of_zero_does_not_hide_an_error_that_is_read_after_a_suspension() -> None:
     bundle = bundle_of(pairs((1, 10)))
     append_error(bundle, "gone", 2, 1, 3)

@@ -20,7 +20,7 @@ from layby.peek.fuel import Fuel
 from layby.peek.offload import OffloadDriver, fill_profile, observe_phases
 from layby.peek.pending import PeekState, PendingPeek
 from layby.peek.pool import WalkPool
-from layby.peek.quiet import QuietWalk, next_slice
+from layby.peek.quiet import QuietWalk
 from layby.peek.scan import Complete, PeekScan, ScanFailed, Suspended
 from layby.peek.stash import Stash
 from layby.peek.sweep import Sweep, Turn
@@ -30,7 +30,7 @@ from layby.trace.bundle import Snapshot
 log = logging.getLogger("layby.worker")
 
 STEP_S: Final = 0.001
-"""How long a step of a scan may take on the loop: it then ends between two visits, whatever fuel is left.
+"""How long a first slice may take: it ends between two visits, whatever fuel is left.
 
 Positions do not tell what a list of keys costs, since each of them is sought.
 """
@@ -199,16 +199,16 @@ class ServingWorker:
             if not pending.inline and parameters.offload:
                 fuel = Fuel(0)
             outcome = scan.step(fuel)
-            if isinstance(outcome, Suspended) and pending.inline and self._is_alone(scan):
+            walk: QuietWalk | None = None
+            if isinstance(outcome, Suspended) and self._is_alone():
                 # What is left of the turn's time is nobody else's.
-                taken = self._clock() - start
-                more = next_slice(scan.positions, taken, taken)
-                if more is not None:
-                    outcome = scan.step(Fuel(min(more, parameters.quiet_budget - scan.positions)))
+                now = self._clock()
+                walk = QuietWalk(pending, scan, scan.positions, now - start)
+                outcome = walk.use_up_turn(start, now, parameters, self._clock)
             positions = scan.positions
             if isinstance(outcome, Suspended) or (self._parameters.peek.offload and scan.count > granted):
                 # More to visit, or one update that stands for more rows than a slice may handle.
-                response = self._move(pending, scan, positions, self._clock() - start)
+                response = self._move(pending, scan, walk)
             else:
                 if isinstance(outcome, Complete):
                     response = build_answer(scan, outcome, pending.encoder, self._clock)
@@ -234,59 +234,42 @@ class ServingWorker:
             _respond(pending, response)
         return positions
 
-    def _move(
-        self, pending: PendingPeek, scan: PeekScan, visited: int, seconds: float
-    ) -> PeekResponse | None:
-        """Keep a suspended scan on the loop where it is alone and quick, else hand it to the driver.
-
-        `visited` and `seconds` are what its last slice visited and took.
-        """
-        if self._is_alone(scan):
-            following = next_slice(visited, seconds)
-            if following is not None:
-                most = self._parameters.peek.quiet_budget - scan.positions
-                self._quiet = QuietWalk(pending, scan, min(following, most))
-                pending.state = PeekState.QUIET
-                self.request_activation()
-                return None
+    def _move(self, pending: PendingPeek, scan: PeekScan, walk: QuietWalk | None) -> PeekResponse | None:
+        """Keep a scan on the loop where it walks quietly and may go on so, else hand it to the driver."""
+        if walk is not None and walk.next_slice(self._parameters.peek) is not None:
+            self._quiet = walk
+            pending.state = PeekState.QUIET
+            self.request_activation()
+            return None
         return self._offload.take_over(pending, scan)
 
-    def _is_alone(self, scan: PeekScan) -> bool:
-        """Return whether a suspended scan may go on inline: no other peek waits or walks, it has found few
-        rows, and its quiet budget is not spent."""
-        parameters = self._parameters.peek
-        return (
-            scan.positions < parameters.quiet_budget
-            and scan.count <= parameters.inline_budget
-            and not len(self._sweep)
-            and not len(self._offload)
-            and self._quiet is None
-        )
+    def _is_alone(self) -> bool:
+        """Return whether no other peek waits or walks."""
+        return not len(self._sweep) and not len(self._offload) and self._quiet is None
 
     def _go_on(self, walk: QuietWalk) -> None:
-        """Run the next slice of a quiet walk, or offload it where another peek has come."""
+        """Give a quiet walk its turn, or offload it where another peek has come."""
         self._quiet = None
         pending, scan = walk.pending, walk.scan
         start = self._clock()
         ended = False
         response: PeekResponse | None
         try:
-            if walk.disturbed or len(self._sweep) or len(self._offload):
+            if walk.disturbed or not self._is_alone():
                 response = self._offload.take_over(pending, scan)
             else:
                 parameters = self._parameters.peek
                 scan.max_result_size = parameters.max_result_size
                 scan.position_limit = parameters.row_iteration_limit
                 before = scan.positions
-                outcome = scan.step(Fuel(walk.positions))
-                visited = scan.positions - before
-                pending.inline_positions += visited
+                outcome = walk.use_up_turn(start, start, parameters, self._clock)
+                pending.inline_positions += scan.positions - before
                 if isinstance(outcome, Complete) and scan.count <= parameters.inline_budget:
                     response, ended = build_answer(scan, outcome, pending.encoder, self._clock), True
                 elif isinstance(outcome, ScanFailed):
                     response, ended = Failed(outcome.error), True
                 else:
-                    response = self._move(pending, scan, visited, self._clock() - start)
+                    response = self._move(pending, scan, walk)
         except Exception as error:  # noqa: BLE001 - a bug in a walk must cost one peek, not the loop
             response = raised_response(scan, error)
         pending.inline_seconds += self._clock() - start

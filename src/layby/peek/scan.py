@@ -137,7 +137,8 @@ class PeekScan:
         self.max_result_size = max_result_size
         self.position_limit = position_limit
         self.step_seconds: float | None = None
-        """How long a step may take before it ends between two visits; None for as long as its fuel lasts."""
+        """How long a step may take; None for as long as its fuel lasts. It ends between two visits, before
+        one that would outlast this if it took as long as the last."""
         self.positions = 0
         self.times = PhaseTimes()
         self._clock = clock
@@ -216,21 +217,22 @@ class PeekScan:
         """Visit positions until the fuel is spent or the outcome is known; charge what was visited."""
         if self._outcome is not None:
             return self._outcome
+        start = began = self._clock()
         if self._errors_left:
-            start = self._clock()
-            self._step_errors(fuel)
-            self.times.errors += self._clock() - start
+            self._step_errors(fuel, start)
+            began = self._clock()
+            self.times.errors += began - start
         if self._outcome is None and not self._errors_left:
-            start = self._clock()
-            self._step_rows(fuel, start)
-            self.times.rows += self._clock() - start
+            self._step_rows(fuel, start, began)
+            self.times.rows += self._clock() - began
         return SUSPENDED if self._outcome is None else self._outcome
 
-    def _step_errors(self, fuel: Fuel) -> None:
+    def _step_errors(self, fuel: Fuel, start: float) -> None:
         cursor, groups = self._errors, self._error_groups
         if cursor is None or groups is None:
             self._errors_left = False
             return
+        began = start
         while fuel.remaining > 0:
             visit = cursor.advance(self._next_fuel(fuel, CHUNK))
             if visit is None:
@@ -250,11 +252,17 @@ class PeekScan:
                     self._fail(SqlError(str(sqlstate), str(message)))
             if self._outcome is not None or not self._errors_left:
                 return
+            if self.step_seconds is not None:
+                now = self._clock()
+                if now - start + (now - began) > self.step_seconds:
+                    return
+                began = now
 
-    def _step_rows(self, fuel: Fuel, start: float) -> None:
+    def _step_rows(self, fuel: Fuel, start: float, began: float) -> None:
         if self._ends_early and not self._wanted:
             self._complete()
             return
+        clock, seconds = self._clock, self.step_seconds
         while fuel.remaining > 0 and self._outcome is None:
             visit = self._rows.advance(self._next_fuel(fuel, self._next_chunk))
             if visit is None:
@@ -272,8 +280,11 @@ class PeekScan:
                 self._end_rows()
             if self._is_full:
                 return
-            if self.step_seconds is not None and self._clock() - start >= self.step_seconds:
-                return
+            if seconds is not None and self._outcome is None:
+                now = clock()
+                if now - start + (now - began) > seconds:
+                    return
+                began = now
 
     def latched(self) -> ScanOutcome:
         """Return what the steps so far have come to; raises what a step of a shared walk raised."""
