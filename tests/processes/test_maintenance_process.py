@@ -12,11 +12,13 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from layby.compute import process_runtime
 from layby.errors import InternalError
 from layby.memory.arena import Arena
 from layby.trace.batch import Batch
 from tests.compute.runtimes import BY_B, SHARD, Maintained, maintained, turned
 from tests.compute.test_runtime_conformance import Squares
+from tests.memory.fragmented import SIZE, fragment, resident
 
 
 @pytest.fixture
@@ -142,6 +144,27 @@ def test_a_job_that_it_died_in_is_run_again(replica: Maintained, tmp_path: objec
     replica.until(lambda: replica.results)
     assert replica.results == ["done"]
     assert restarts(replica) == 1
+
+
+@dataclass(frozen=True)
+class Fragment:
+    """A job that leaves freed memory behind, and returns what its process then has."""
+
+    def __call__(self, arena: Arena) -> object:
+        fragment()
+        return resident()
+
+
+def test_a_process_at_rest_gives_back_what_it_has_freed(
+    replica: Maintained, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(process_runtime, "REST", 1)
+    replica.run_apart(Fragment())
+    replica.until(lambda: replica.results)
+    (left,) = replica.results
+    assert isinstance(left, int)
+    process = replica.process.process_id
+    replica.until(lambda: resident(process) < left - SIZE // 2)
 
 
 def test_a_job_that_kills_every_process_is_given_up_and_the_rest_goes_on(

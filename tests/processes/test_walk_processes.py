@@ -7,6 +7,7 @@ import gc
 import os
 import signal
 from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -17,10 +18,12 @@ from layby.memory import segment, serving_core
 from layby.memory.segment import mapped_bytes
 from layby.memory.serving_core import ServingCore
 from layby.memory.shared_arena import SharedArena
-from layby.peek.answer import EncodedRows
+from layby.peek import process_pool
+from layby.peek.answer import EncodedRows, Rows
 from layby.peek.scan import PeekScan
 from layby.trace.bundle import TraceBundle
 from layby.types.column import Column
+from tests.memory.fragmented import SIZE, fragment, resident
 from tests.peek.harness import PAIR, append, bundle_of, error_of, pairs, rows_of
 from tests.peek.pools import PoolHarness, Walks, walks_of
 from tests.peek.test_pool_conformance import HUNDRED, Long, send_endless
@@ -230,6 +233,27 @@ def test_a_process_holds_nothing_of_a_walk_that_is_over(harness: PoolHarness) ->
     harness.answers.clear()
     del arena, bundle
     harness.walks.until(lambda: not held())
+
+
+@dataclass(frozen=True)
+class Fragment:
+    """An encoder that leaves freed memory behind; its answer is what the process then has."""
+
+    def __call__(self, columns: Sequence[Column], count: int) -> EncodedRows:
+        fragment()
+        return EncodedRows(b"%d" % resident(), range(1, count + 1), count)
+
+
+def test_a_process_at_rest_gives_back_what_it_has_freed(
+    harness: PoolHarness, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(process_pool, "REST", 1)
+    answer = harness.ask(encoder=Fragment())
+    assert isinstance(answer, Rows)
+    assert answer.encoded is not None
+    left = int(bytes(answer.encoded.data))
+    (process,) = harness.walks.processes.process_ids
+    harness.walks.until(lambda: resident(process) < left - SIZE // 2)
 
 
 def test_the_memory_of_a_killed_walk_is_free(harness: PoolHarness) -> None:

@@ -22,6 +22,7 @@ from layby.errors import InternalError, SqlError
 from layby.memory.channel import Channel, ChannelClosedError
 from layby.memory.child import start_child
 from layby.memory.control_page import ControlPage
+from layby.memory.heap import Rest, give_memory_back
 from layby.memory.shared_arena import SharedArena
 from layby.trace.batch import Batch
 from layby.trace.bundle import Snapshot
@@ -148,6 +149,8 @@ def _handle(message: object, runtime: ThreadMaintenanceRuntime, channel: Channel
     match message:
         case None:
             pass  # the channel's own housekeeping came with it
+        case Rest():
+            give_memory_back()
         case Apply(token, time, writes):
             runtime.submit(ApplyWrites(time, writes, answer(token)))
         case Create(token, desc, verify):

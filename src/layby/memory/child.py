@@ -11,9 +11,8 @@ from collections.abc import Callable
 from concurrent.futures import Future, ThreadPoolExecutor
 from typing import Final, TypeVar
 
-import pyarrow as pa
-
 from layby.memory.channel import Channel
+from layby.memory.heap import use_one_heap
 
 _PR_SET_PDEATHSIG: Final = 1
 _END_S: Final = 5.0
@@ -86,17 +85,12 @@ def run_apart(start: Callable[[], _T], then: Callable[[Future[_T]], None]) -> No
     _apart.submit(start).add_done_callback(then)
 
 
-def give_memory_back() -> None:
-    """Give freed memory back to the system: what a large answer took would else stay with this process."""
-    pa.default_memory_pool().release_unused()
-    ctypes.CDLL(None).malloc_trim(0)
-
-
 def start_child() -> socket.socket:
     """In the child: return its end of the channel's socket, named on the command line.
 
     From now on the terminal's interrupts do not reach this process, and it dies with its parent.
     """
+    use_one_heap()
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
     return socket.socket(fileno=int(sys.argv[1]))

@@ -25,6 +25,7 @@ from layby.errors import InternalError
 from layby.memory.channel import ChannelClosedError
 from layby.memory.child import Child, run_apart
 from layby.memory.control_page import ControlPage
+from layby.memory.heap import REST, Rest
 from layby.memory.serving_core import ServingCore
 from layby.memory.shared_arena import SharedArena
 from layby.memory.survival import Survival
@@ -61,7 +62,7 @@ _LEAST_PAUSE_S: Final = 0.05
 """Before another attempt at what the system has just refused."""
 
 _HOUSEKEEPING_S: Final = 1.0
-"""How often idle processes are told what is gone."""
+"""How often idle processes keep house."""
 
 
 class _Walker:
@@ -75,8 +76,8 @@ class _Walker:
         self.number = 0
         self.work: Work | None = None
         self.done: Callable[[], None] | None = None
-        self.walked = False
-        """It may owe notice of answers that are gone there, and has not been asked since."""
+        self.idle_for = 0
+        """How often it has kept house since its last walk."""
         self.progress: ControlPage | None = None
         """Where the process shows how far its walk is; None until it has told."""
         self.channel.send(Setup(page, slot, nice, core.page))
@@ -205,6 +206,7 @@ class ProcessWalkPool:
     def _give(self, walker: _Walker, work: Work, done: Callable[[], None]) -> None:
         self._number += 1
         walker.number, walker.work, walker.done = self._number, work, done
+        walker.idle_for = 0
         self._page[walker.slot] = sum(walk.cancelled << bit for bit, walk in enumerate(work.walks))
         for bit, walk in enumerate(work.walks):
             walk.on_cancel = self._canceller(walker, self._number, bit)
@@ -279,7 +281,6 @@ class ProcessWalkPool:
         work = walker.work
         if work is None or ended is None or ended.number != walker.number:
             return
-        walker.walked = True
         self._survival.lives()
         for walk, result in zip(work.walks, ended.results, strict=True):
             walk.raised = result.raised
@@ -349,11 +350,13 @@ class ProcessWalkPool:
         self._hand_over()
 
     def _keep_house(self) -> None:
-        """Tell idle processes what is gone here, and have them tell it, so that nobody keeps its memory."""
+        """Tell idle processes what is gone here, so that they keep no memory of it, and when they rest."""
         for walker in list(self._idle):
-            if walker.channel.owes_notice:
+            walker.idle_for += 1
+            rests = walker.idle_for == REST
+            if rests or walker.channel.owes_notice:
                 try:
-                    self._send(walker, None)
+                    self._send(walker, Rest() if rests else None)
                 except ChannelClosedError:
                     self._died(walker)
         self._housekeeping = self._loop.call_later(_HOUSEKEEPING_S, self._keep_house)

@@ -18,8 +18,9 @@ import pyarrow as pa
 from numpy.typing import NDArray
 
 from layby.memory.channel import Channel, ChannelClosedError
-from layby.memory.child import give_memory_back, start_child
+from layby.memory.child import start_child
 from layby.memory.control_page import ControlPage
+from layby.memory.heap import Rest, give_memory_back
 from layby.memory.serving_core import ServingCore
 from layby.memory.shared_arena import SharedArena
 from layby.peek.answer import PeekResponse, RowEncoder, Rows, Stashed
@@ -120,7 +121,7 @@ def run(channel: Channel) -> None:
         )
 
     def answer(request: WalkRequest) -> bool:
-        """Walk a request's scans and send what they came to; whether they found much.
+        """Walk a request's scans and send what they came to; whether they took much memory.
 
         Its names end with it, so nothing of a request is held while the next one is waited for: this process
         must not be the last to hold batches, nor the server of an answer's memory.
@@ -146,13 +147,12 @@ def run(channel: Channel) -> None:
         return any(walk.scan.nbytes > _LARGE for walk in walks)
 
     while True:
-        request: WalkRequest | None = channel.receive()
-        large = request is not None and answer(request)
+        request: WalkRequest | Rest | None = channel.receive()
+        freed = isinstance(request, Rest) or (request is not None and answer(request))
         del request
-        if large:
+        if freed:
             give_memory_back()
-        # The server keeps the segments of answers until it is told; None is its time for that.
-        if channel.owes_notice:
+        if channel.owes_notice:  # the server keeps the segments of answers until it is told
             channel.send(None)
 
 
