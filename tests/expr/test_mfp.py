@@ -158,6 +158,19 @@ def test_text_is_found_anywhere_in_a_slice(value: str, texts: list[str | None], 
     assert [row for row, _ in filtered([different], [part], stop - start)] == found
 
 
+@settings(deadline=None)
+@given(st.lists(words, min_size=1, max_size=6), st.lists(st.one_of(st.none(), words), max_size=30), st.data())
+def test_texts_are_found_one_after_the_other_in_one_slice(
+    values: list[str], texts: list[str | None], data: st.DataObject
+) -> None:
+    start = data.draw(st.integers(0, len(texts)))
+    part = column_from_values(TEXT, texts).slice(start, len(texts))
+    for value in values:
+        equal = call("=", ColumnRef(0, TEXT), literal(value))
+        found = [row for row, text in enumerate(texts[start:]) if text == value]
+        assert [row for row, _ in filtered([equal], [part], len(part))] == found
+
+
 def ints(*values: int | None) -> list[Column | None]:
     return [column_from_values(INTEGER, list(values))]
 

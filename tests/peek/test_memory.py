@@ -46,7 +46,7 @@ def cancelled_while_walking(harness: Harness) -> None:
 
 
 def without_kernels(work: Work) -> None:
-    """Have a pass raise in `step_together`, whose frame holds all of its scans."""
+    """Have a pass raise in `SharedScan.step`, whose frame holds all of its scans."""
     for walk in work.walks:
         walk.scan._kernel = cast("MfpKernel", 0)
 

@@ -15,8 +15,9 @@ from typing import Any, Final, cast
 import numpy as np
 
 from layby.errors import SqlError
+from layby.expr.comparisons import Comparison
 from layby.expr.evaluate import Columns, evaluate
-from layby.expr.predicates import Test, bounds_of, compile_test
+from layby.expr.predicates import Test, compile_test
 from layby.expr.scalar import And, ColumnRef, Expr, columns_used
 from layby.expr.vector import RowErrors
 from layby.types.column import Array, Column, FixedColumn, Indices, Mask
@@ -78,31 +79,32 @@ class MfpKernel:
     be there, the others may be None.
     """
 
-    __slots__ = ("_outputs", "_plain", "_steps", "bounds", "filter_columns", "output_columns")
+    __slots__ = ("_outputs", "_plain", "_steps", "beginning", "filter_columns", "output_columns")
 
     def __init__(self, mfp: Mfp) -> None:
         self._steps = [_Step(part) for predicate in mfp.predicates for part in _conjuncts(predicate)]
         self._outputs = mfp.outputs
         self._plain = _plain(mfp.outputs)
         self.filter_columns = mfp.filter_columns
-        self.bounds: tuple[int, int, int] | None = None
-        """A column and the least and greatest value that its first comparison passes, where it is one of an
-        integer column with a constant."""
-        if self._steps:
-            self.bounds = bounds_of(self._steps[0].predicate)
+        first = self._steps[0].test if self._steps else None
+        self.beginning = first if isinstance(first, Comparison) else None
+        """What the filter begins with, where that is a comparison: no row passes that does not pass it."""
         self.output_columns = mfp.output_columns if self._plain is None else frozenset(self._plain)
 
-    def filter(self, columns: Columns, length: int) -> tuple[Indices | None, RowErrors | None]:
+    def filter(
+        self, columns: Columns, length: int, begun: Mask | None = None
+    ) -> tuple[Indices | None, RowErrors | None]:
         """Return the positions of the rows that pass, ascending (None: all), and their errors.
 
         A row in which a predicate raised is among them, with its error; `codes` has one entry a position
         returned. A predicate is evaluated only where those before it were true, so no error of another row
-        counts.
+        counts. `begun` is where `beginning` passes, if that is known.
         """
-        mask: Any = None
-        for at, step in enumerate(self._steps):
+        mask: Any = begun
+        steps = self._steps if begun is None else self._steps[1:]
+        for at, step in enumerate(steps):
             if step.test is None:
-                return _filter_rows(self._steps[at:], _positions(mask, length), columns, length)
+                return _filter_rows(steps[at:], _positions(mask, length), columns, length)
             found = step.test(columns)
             if found is True:
                 continue

@@ -13,6 +13,7 @@ from typing import Any, Final
 
 import numpy as np
 
+from layby.expr.comparisons import Comparison
 from layby.expr.functions.comparison import COMMUTED, EXACT
 from layby.expr.membership import among, is_member, member_set
 from layby.expr.scalar import Call, ColumnRef, Expr, In, IsNull, Literal, Not
@@ -33,8 +34,6 @@ Test = Callable[[Any], Any]
 
 _ZONES: Final = frozenset({TIMESTAMP, TIMESTAMPTZ})
 _WORD: Final = 8
-_LEAST: Final = -(1 << 63)
-_GREATEST: Final = (1 << 63) - 1
 
 
 def compile_test(predicate: Expr) -> Test | None:
@@ -61,31 +60,6 @@ def compile_test(predicate: Expr) -> Test | None:
             return lambda _columns: passes
         case _:
             return None
-
-
-def bounds_of(predicate: Expr) -> tuple[int, int, int] | None:
-    """Return (column, least, greatest) of an integer comparison: no value outside passes. None for others."""
-    match predicate:
-        case Call(args=(ColumnRef() as column, Literal(value=int(value)) as literal), function=function):
-            name = function.name
-        case Call(args=(Literal(value=int(value)) as literal, ColumnRef() as column), function=function):
-            name = COMMUTED.get(function.name, "")
-        case _:
-            return None
-    if column.type not in INTEGRAL or literal.type not in INTEGRAL:
-        return None
-    match name:
-        case "=":
-            return column.index, value, value
-        case "<":
-            return column.index, _LEAST, value - 1
-        case "<=":
-            return column.index, _LEAST, value
-        case ">":
-            return column.index, value + 1, _GREATEST
-        case ">=":
-            return column.index, value, _GREATEST
-    return None
 
 
 def _is_true(index: int) -> Test:
@@ -156,21 +130,12 @@ def _compare(name: str, column: ColumnRef, literal: Literal) -> Test | None:
         if not limits.min <= value <= limits.max:
             passes = name == "<>" or (name in ("<", "<=") if value > 0 else name in (">", ">="))
             return _is_not_null(column.index) if passes else _never
-    return _against(column.index, operator, np.array(literal.value, type_.dtype))
+    return Comparison(column.index, operator, value, np.array(literal.value, type_.dtype))
 
 
 def _same_values(a: SqlType, b: SqlType) -> bool:
     """Tell whether values of two types that are not floats or text compare by their numbers as they stand."""
     return a is b or (a in INTEGRAL and b in INTEGRAL) or (a in _ZONES and b in _ZONES)
-
-
-def _against(index: int, operator: Callable[[Any, Any], Any], value: Array) -> Test:
-    def test(columns: Any) -> Any:
-        column = columns[index]
-        mask = operator(column.values, value)
-        return mask if column.valid is None else mask & column.valid
-
-    return test
 
 
 def _compare_float(name: str, index: int, type_: SqlType, value: float) -> Test | None:
@@ -182,16 +147,7 @@ def _compare_float(name: str, index: int, type_: SqlType, value: float) -> Test 
         constant = np.array(value, np.float64)
     # numpy says no to every comparison with NaN, SQL holds it to be the greatest: ask the opposite
     opposite = {">": "<=", ">=": "<"}.get(name)
-    if opposite is None:
-        return _against(index, EXACT[name], constant)
-    operator = EXACT[opposite]
-
-    def test(columns: Any) -> Any:
-        column = columns[index]
-        mask = ~operator(column.values, constant)
-        return mask if column.valid is None else mask & column.valid
-
-    return test
+    return Comparison(index, EXACT[opposite or name], value, constant, negated=opposite is not None)
 
 
 def _compare_columns(name: str, left: ColumnRef, right: ColumnRef) -> Test | None:
@@ -242,12 +198,10 @@ def equals_bytes(column: TextColumn, value: bytes) -> Mask:
         return mask
     if len(data) < _WORD:
         return mask & np.array([column.raw(row) == value for row in range(len(column))], np.bool_)
-    words = np.ndarray((len(data) - _WORD + 1,), "<u8", data, 0, (1,))
-    # Not `take`: of words that overlap it would copy all the data, of the whole batch, each time.
-    found = words[starts if starts[-1] < len(words) else np.minimum(starts, len(words) - 1)]
+    words, found = column.overlapping, column.heads
     head = np.uint64(int.from_bytes(value[:_WORD], "little"))
     if size < _WORD:
-        found &= np.uint64((1 << 8 * size) - 1)
+        found = found & np.uint64((1 << 8 * size) - 1)
         # within the last bytes of the data no whole word can be read: these few are compared singly
         last = int(np.searchsorted(starts, len(words)))
         ending = last + np.flatnonzero(mask[last:])

@@ -22,6 +22,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from layby.errors import InternalError, SqlError
+from layby.expr.comparisons import Comparison
 from layby.expr.finishing import Finishing, thin
 from layby.expr.mfp import Mfp, MfpKernel
 from layby.memory.arena import Arena
@@ -31,7 +32,7 @@ from layby.peek.visited import VisitedSlice, visited
 from layby.trace.batch import Batch
 from layby.trace.bundle import Snapshot
 from layby.trace.constraints import Constraints
-from layby.trace.cursor import Cursor
+from layby.trace.cursor import Cursor, Visit
 from layby.types.column import Column, concat
 from layby.types.ordering import sort_indices
 
@@ -146,7 +147,7 @@ class PeekScan:
         self._errors_left = bool(snapshot.errs)
         self._errors = Cursor(snapshot.errs, None) if snapshot.errs else None
         self._error_groups = Groups(snapshot.errs[0].layout, reverse=False) if snapshot.errs else None
-        self._rows = Cursor(snapshot.oks, spec.constraints, spec.reverse)
+        self.cursor = Cursor(snapshot.oks, spec.constraints, spec.reverse)
         plain = all(batch.inserts_only for batch in snapshot.oks)
         self._groups = None if plain else Groups(snapshot.oks[0].layout, reverse=spec.reverse)
         self._found = _Found()
@@ -234,7 +235,7 @@ class PeekScan:
             return
         began = start
         while fuel.remaining > 0:
-            visit = cursor.advance(self._next_fuel(fuel, CHUNK))
+            visit = cursor.advance(self.next_fuel(fuel, CHUNK))
             if visit is None:
                 rows = groups.flush()
                 self._errors_left = False
@@ -264,7 +265,7 @@ class PeekScan:
             return
         clock, seconds = self._clock, self.step_seconds
         while fuel.remaining > 0 and self._outcome is None:
-            visit = self._rows.advance(self._next_fuel(fuel, self._next_chunk))
+            visit = self.cursor.advance(self.next_fuel(fuel, self._next_chunk))
             if visit is None:
                 self._end_rows()
                 return
@@ -276,9 +277,9 @@ class PeekScan:
                     self._complete()
                     return
                 self._next_chunk = min(CHUNK, 2 * self._next_chunk)
-            if self._outcome is None and self._rows.exhausted:
+            if self._outcome is None and self.cursor.exhausted:
                 self._end_rows()
-            if self._is_full:
+            if self.is_full:
                 return
             if seconds is not None and self._outcome is None:
                 now = clock()
@@ -286,18 +287,9 @@ class PeekScan:
                     return
                 began = now
 
-    def latched(self) -> ScanOutcome:
-        """Return what the steps so far have come to; raises what a step of a shared walk raised."""
-        broken, self._broken = self._broken, None
-        if broken is not None:
-            try:
-                raise broken
-            finally:
-                del broken  # its frames must not hold it: the memory of an ended walk is free at once
-        return SUSPENDED if self._outcome is None else self._outcome
-
     @property
-    def _is_full(self) -> bool:
+    def is_full(self) -> bool:
+        """Whether the driver should take the rows found so far."""
         return self.batch_bytes is not None and self._found.nbytes > self.batch_bytes
 
     def _take(self, slices: Sequence[VisitedSlice], *, open_: bool) -> None:
@@ -315,7 +307,7 @@ class PeekScan:
         if self._outcome is None:
             self._complete()
 
-    # Shared walks: several scans that stand at one place of one snapshot take the same visits.
+    # Shared walks: scans that stand at one place of one snapshot take the same visits (`SharedScan`).
 
     def shares_walk_with(self, other: PeekScan) -> bool:
         """Return whether both are full walks, of the same batches, from the same place, in one direction."""
@@ -331,26 +323,48 @@ class PeekScan:
             and other._outcome is None
             and len(self.snapshot.oks) == len(other.snapshot.oks)
             and all(a is b for a, b in zip(self.snapshot.oks, other.snapshot.oks, strict=True))
-            and self._rows.place == other._rows.place
+            and self.cursor.place == other.cursor.place
         )
 
-    def _passes_nothing(self, slices: Sequence[VisitedSlice]) -> bool:
-        """Return whether the least and greatest values of the slices show that no row passes.
+    @property
+    def goes_on(self) -> bool:
+        """Whether there is more to visit: the outcome is not known, and nothing has been raised."""
+        return self._outcome is None and self._broken is None
 
-        They are found once for all scans that share the walk, which is why it pays. A group that is held
-        back stays so: what is skipped has nothing to do with it, or would have added nothing.
+    @property
+    def beginning(self) -> Comparison | None:
+        """What the filter begins with, where that can be evaluated together with what others begin with."""
+        return self._mfp_kernel().beginning
+
+    def take_visit(self, visit: Visit | None, slices: Sequence[VisitedSlice], *, may_pass: bool) -> None:
+        """Take what a shared walk has visited, None for its end; `may_pass` is False where no row passes.
+
+        A group that is held back stays so: what is skipped has nothing to do with it, or would have added
+        nothing.
         """
-        bounds = self._mfp_kernel().bounds
-        if bounds is None:
-            return False
-        column, low, high = bounds
-        for part in slices:
-            least, greatest = part.range_of(column)
-            if low <= greatest and high >= least:
-                return False
-        return True
+        try:
+            if visit is None:
+                self._end_rows()
+            elif self._charge(_FREE, visit.positions) and may_pass:
+                self._take(slices, open_=visit.open)
+        except Exception as error:  # noqa: BLE001 - raised again by `latched`
+            self.break_with(error)
 
-    def _next_fuel(self, fuel: Fuel, most: int) -> int:
+    def break_with(self, error: Exception) -> None:
+        """Have `latched` raise what a step of a shared walk raised: it costs this peek, and no other."""
+        self._broken = error
+
+    def latched(self) -> ScanOutcome:
+        """Return what the steps so far have come to; raises what a step of a shared walk raised."""
+        broken, self._broken = self._broken, None
+        if broken is not None:
+            try:
+                raise broken
+            finally:
+                del broken  # its frames must not hold it: the memory of an ended walk is free at once
+        return SUSPENDED if self._outcome is None else self._outcome
+
+    def next_fuel(self, fuel: Fuel, most: int) -> int:
         """Return what the next visit may cost: up to the position limit, then the one that passes it."""
         most = min(fuel.remaining, most)
         if self.position_limit:
@@ -479,11 +493,13 @@ class PeekScan:
         if not self.spec.mfp.predicates or (visible is not None and not len(visible)):
             return visible, None
         kernel = self._mfp_kernel()
+        begun = None if kernel.beginning is None else part.masks.get(kernel.beginning)
         if visible is None:
             columns, count = part.columns(kernel.filter_columns), part.stop - part.start
         else:
             columns, _, count = part.cut(visible, kernel.filter_columns)
-        passed, errors = kernel.filter(columns, count)
+            begun = None if begun is None else begun[visible]
+        passed, errors = kernel.filter(columns, count, begun)
         chosen = visible if passed is None else passed if visible is None else visible[passed]
         return chosen, None if errors is None else (errors.codes, errors.errors)
 
@@ -560,43 +576,6 @@ class PeekScan:
         if self._kernel is None:
             self._kernel = self.spec.mfp.compile()
         return self._kernel
-
-
-def step_together(scans: Sequence[PeekScan], fuel: Fuel) -> None:
-    """Visit positions for scans that share their walk, until the fuel is spent, all of them have their
-    outcome, or one holds a full batch; each is charged what was visited.
-
-    The cursor of the first moves, and all have it afterwards, so those that are left can go on together. A
-    scan that raises costs itself alone (`latched` raises it), and what the cursor raises all of them.
-    """
-    clock, cursor = scans[0]._clock, scans[0]._rows
-    start = clock()
-    left = [scan for scan in scans if scan._outcome is None]
-    while fuel.remaining > 0 and left:
-        try:
-            visit = cursor.advance(min(scan._next_fuel(fuel, CHUNK) for scan in left))
-            slices = [] if visit is None else visited(visit)
-        except Exception as error:  # noqa: BLE001 - raised again by `latched`
-            for scan in left:
-                scan._broken = error
-            break
-        if visit is not None:
-            fuel.charge(visit.positions)
-        for scan in left:
-            try:
-                if visit is None:
-                    scan._end_rows()
-                elif scan._charge(_FREE, visit.positions) and not scan._passes_nothing(slices):
-                    scan._take(slices, open_=visit.open)
-            except Exception as error:  # noqa: BLE001 - raised again by `latched`
-                scan._broken = error
-        left = [scan for scan in left if scan._outcome is None and scan._broken is None]
-        if any(scan._is_full for scan in left):
-            break
-    spent = (clock() - start) / len(scans)
-    for scan in scans:
-        scan._rows = cursor
-        scan.times.rows += spent
 
 
 def _concat(parts: list[list[Any]], wanted: Collection[int]) -> list[Any]:

@@ -1,7 +1,7 @@
 """Shared walks: full walks of one index that wait together go in one pass over it.
 
-Each chunk is visited and cut once, and every walk evaluates its own filter on it while it lies in the cache.
-Each keeps its own finishing, cancellation, limits and accounting; the pass holds one permit.
+Their scans take the same visits (`SharedScan`). Each walk keeps its own finishing, cancellation, limits and
+accounting; the pass holds one permit.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ from collections.abc import Callable, Sequence
 from typing import Final
 
 from layby.peek.fuel import Fuel
-from layby.peek.scan import step_together
+from layby.peek.shared_scan import SharedScan
 from layby.peek.walk import Walk, WalkLimits
 
 MOST_TOGETHER: Final = 60
@@ -24,6 +24,7 @@ class SharedWalk:
         self.walks = tuple(walks)
         """All of them, in the order of their coming, those that are over included."""
         self._live = list(walks)
+        self._scan = SharedScan()
         self._limits = limits
 
     def step(self) -> bool:
@@ -33,7 +34,7 @@ class SharedWalk:
             limits = self._limits()
             for walk in live:
                 walk.prepare(limits)
-            step_together([walk.scan for walk in live], Fuel(limits.yield_granularity))
+            self._scan.step([walk.scan for walk in live], Fuel(limits.yield_granularity))
             live = [walk for walk in live if not walk.settle(walk.scan.latched)]
         self._live = live
         return not live

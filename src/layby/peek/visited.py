@@ -7,14 +7,16 @@ from typing import Any
 
 from numpy.typing import NDArray
 
+from layby.expr.comparisons import Comparison, Comparisons
 from layby.trace.batch import Batch
 from layby.trace.cursor import Visit
+from layby.types.column import Mask
 
 
 class VisitedSlice:
     """Positions `start` to `stop` of a batch; each column is cut once for all scans of a shared walk."""
 
-    __slots__ = ("_columns", "_ranges", "batch", "start", "stop")
+    __slots__ = ("_columns", "_ranges", "batch", "masks", "start", "stop")
 
     def __init__(self, batch: Batch, start: int, stop: int) -> None:
         self.batch = batch
@@ -22,6 +24,8 @@ class VisitedSlice:
         self.stop = stop
         self._columns: list[Any] = [None] * len(batch.columns)
         self._ranges: dict[int, tuple[int, int]] = {}
+        self.masks: dict[Comparison, Mask] = {}
+        """Where rows pass comparisons that filters begin with, as far as that is known."""
 
     def columns(self, wanted: Collection[int]) -> list[Any]:
         """Return the columns' parts in this slice: those wanted, others maybe None."""
@@ -50,12 +54,17 @@ class VisitedSlice:
     def range_of(self, column: int) -> tuple[int, int]:
         """Return the least and the greatest value of an integer column here (a null counts as 0).
 
-        About 2.5 µs on 16,384 values, once a slice: what it costs to find that a comparison passes nothing.
+        6 µs on 65,536 integers in the cache, once a slice.
         """
         found = self._ranges.get(column)
         if found is None:
             values = self.columns((column,))[column].values
             found = self._ranges[column] = (int(values.min()), int(values.max()))
+        return found
+
+    def may_pass(self, beginnings: Comparisons) -> list[bool]:
+        """Tell for each filter whether a row may pass it, by what it begins with."""
+        found, self.masks = beginnings.evaluate(self.columns(beginnings.columns), self.range_of)
         return found
 
 
