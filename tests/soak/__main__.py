@@ -10,6 +10,7 @@ from __future__ import annotations
 import argparse
 import os
 import random
+import re
 import signal
 import sys
 import threading
@@ -197,7 +198,7 @@ def main() -> int:
         after = soak.held()
         print(f"after:  {after}\n{dict(soak.done)}", flush=True)
         log = server._log.read_text()
-        print(f"log: {Counter(line.split(' took')[0][:90] for line in log.splitlines())}")
+        print(f"log: {Counter(re.sub(r'\d+', 'N', line.split(' took')[0])[:90] for line in log.splitlines())}")
         if after.processes != before.processes:
             soak.wrong.append("processes are left")
         if after.descriptors > before.descriptors + 100:
