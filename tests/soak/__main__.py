@@ -198,7 +198,8 @@ def main() -> int:
         after = soak.held()
         print(f"after:  {after}\n{dict(soak.done)}", flush=True)
         log = server._log.read_text()
-        print(f"log: {Counter(re.sub(r'\d+', 'N', line.split(' took')[0])[:90] for line in log.splitlines())}")
+        lines = [re.sub(r"\d+", "N", line.split(" took")[0])[:90] for line in log.splitlines()]
+        print(f"log: {Counter(lines)}")
         if after.processes != before.processes:
             soak.wrong.append("processes are left")
         if after.descriptors > before.descriptors + 100:
