@@ -7,9 +7,12 @@ from typing import Any
 
 import pytest
 
-from layby.adapter.long_texts import LONGEST_AT_ONCE
+from layby.adapter.long_texts import LONGEST_AT_ONCE, LONGEST_KEPT, PlanText
 from layby.adapter.outcome import CommandOutcome, FailureOutcome, Outcome, RowsOutcome
 from layby.errors import SqlError
+from layby.memory.segment import segment_of
+from layby.memory.shared_arena import SharedArena
+from layby.types.column import FixedColumn
 from tests.adapter.harness import Client, Server, decode, encoder_for
 
 PADDING = "/*" + "x" * LONGEST_AT_ONCE + "*/"
@@ -365,3 +368,16 @@ def test_cells_of_every_kind_keep_their_places(client: Client) -> None:
     assert prepared(client, "", f"VALUES {cells} {PADDING}") is None
     found = executed(client, "", "a", "b")
     assert found == [("a!",), ("b",), ("layby",), ("ab",), ("c",), (None,), ("b!",)]
+
+
+@pytest.mark.parametrize(("rows", "kept"), [(500, True), (1_000, False)])
+def test_a_plan_that_is_kept_shares_no_segment(table: Client, rows: int, kept: bool) -> None:
+    coordinator = table.server.coordinator
+    text = insert(rows)
+    assert (len(text) <= LONGEST_KEPT) == kept
+    job = PlanText(text, coordinator.statements.portable(coordinator.catalog), (), failed=False)
+    packed = job(SharedArena()).packed
+    assert packed is not None
+    numbers = packed.columns[0]
+    assert isinstance(numbers, FixedColumn)
+    assert (segment_of(numbers.values) is None) == kept

@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 
 from layby.adapter.execution import Execution
 from layby.errors import SqlError
-from layby.memory.arena import Arena
+from layby.memory.arena import HEAP, Arena
 from layby.sql.catalog import Catalog
 from layby.sql.pack import PackedPlan, pack
 from layby.sql.parse import ParsedStatement, parse_script
@@ -32,6 +32,9 @@ if TYPE_CHECKING:
 
 LONGEST_AT_ONCE: Final = 4_096
 """Characters of a text up to which it is parsed on the loop: 1 ms. To plan apart takes 0.3 ms more."""
+
+LONGEST_KEPT: Final = 8_192
+"""Characters of a text whose plan is worth keeping: longer ones are bulk inserts, seen once."""
 
 
 def in_failed_block() -> SqlError:
@@ -151,6 +154,8 @@ def _planned(
 ) -> PlannedApart:
     if failed and statement.kind != "transaction_stmt":
         raise in_failed_block()
+    if len(statement.source) <= LONGEST_KEPT:
+        arena = HEAP  # a plan that is kept would keep a whole segment, for a few columns of it
     return PlannedApart(statement.kind, pack(plan(statement, catalog.catalog, types), arena))
 
 

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from typing import Final
 
 from layby.adapter.literals import LONGEST, Shape, ShapedStatement, make_shape, read_literals, shape_text
-from layby.adapter.long_texts import PortableCatalog
+from layby.adapter.long_texts import LONGEST_KEPT, PortableCatalog
 from layby.adapter.recent import Recent
 from layby.sql.catalog import Catalog
 from layby.sql.parse import ParsedStatement, parse_script
@@ -16,9 +16,6 @@ from layby.types.scalar import SqlType
 
 EFFORT: Final = 4_096
 """What may be spent on a plan on the loop (`BindContext.spend`): 2 ms. One that takes more is made apart."""
-
-_LONGEST: Final = 8_192
-"""Characters of a text that is worth keeping: longer ones are bulk inserts, seen once."""
 
 _MOST: Final = 2_048
 _CHARACTERS: Final = 1 << 20
@@ -69,7 +66,7 @@ class StatementCache:
         found = self._scripts.get(sql)
         if found is None:
             found = parse_script(sql)
-            if len(sql) <= _LONGEST:
+            if len(sql) <= LONGEST_KEPT:
                 self._scripts.put(sql, found, len(sql))
         return found
 
@@ -95,5 +92,5 @@ class StatementCache:
 
     def keep(self, text: str, param_types: Sequence[SqlType | None], planned: PlannedStatement) -> None:
         """Keep the plan of a statement's text, wherever it was made."""
-        if len(text) <= _LONGEST:
+        if len(text) <= LONGEST_KEPT:
             self._plans.put((text, tuple(param_types)), planned, len(text))
