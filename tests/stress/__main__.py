@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import argparse
 import secrets
+import signal
 import sys
 from functools import partial
 
@@ -24,6 +25,7 @@ def main() -> int:
     parser.add_argument("--workers", choices=("processes", "threads"), default="processes")
     parser.add_argument("--kills", action="store_true", help="kill walk and maintenance processes as well")
     given = parser.parse_args()
+    signal.signal(signal.SIGTERM, _end)  # as an exception, for the server must not outlive the run
     say = partial(print, flush=True)
     say(f"seed {given.seed}")
     run = StressRun(given.seed, sessions=given.sessions, kills=given.kills, workers=given.workers, say=say)
@@ -32,6 +34,10 @@ def main() -> int:
         say(f"FOUND: {finding}")
     say("nothing wrong, nothing left" if not findings else f"{len(findings)} findings, seed {given.seed}")
     return 1 if findings else 0
+
+
+def _end(number: int, _: object) -> None:
+    sys.exit(128 + number)
 
 
 if __name__ == "__main__":

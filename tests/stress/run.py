@@ -1,4 +1,10 @@
-"""One run of the stress test: sessions at random for a while, then nothing may be wrong or left."""
+"""One run of the stress test: sessions at random for a while, then nothing may be wrong or left.
+
+A run is two rounds on one server. Each sets up the shared tables, lets sessions loose, checks what is there
+once they are gone, and drops all of it. The first is the warm-up: after a quarter of the time, at most a
+minute, caches are full, pools have grown, and what is made on first use is there. What the server holds then
+is what it may hold after the second round, the memory to within 5 % where the warm-up had its whole minute.
+"""
 
 from __future__ import annotations
 
@@ -12,6 +18,7 @@ from random import Random
 
 import psycopg
 
+from layby.memory.heap import REST
 from tests.stress.client import SLOW, Client, Refused
 from tests.stress.flips import flip, kill
 from tests.stress.owner import Owner
@@ -20,6 +27,10 @@ from tests.stress.shared import ACCOUNTS, SETUP, Sharer, check_accounts, check_b
 
 _HANG_S = 60.0
 """A statement that takes longer hangs: nothing here runs for more than a few seconds."""
+
+_WARM_UP_S = 60.0
+_MOST_RESIDENT = 1.05
+"""Of the memory before: allocators keep a little more after each peak."""
 
 _ZERO = (
     "layby_index_peek_permits_in_use",
@@ -53,24 +64,23 @@ class StressRun:
     def run(self, seconds: float) -> list[str]:
         """Run for a while and return what was found; nothing is as it should be."""
         with StressedServer(self._workers) as server:
-            with server.connect() as connection:
-                for statement in SETUP:
-                    connection.execute(statement.encode())
-            before = self._warmed_up(server)
-            self._say(f"before: {before}")
-            self._load(server, seconds)
-            if not server.alive():
-                self.findings.append("the server ended")
-            if not self._stuck():
-                self._verdict(server, before)
+            self._say(f"server {server.pid}")
+            self._engage(server)
+            warm_up = min(_WARM_UP_S, seconds / 4)
+            if self._round(server, warm_up, f"{self._seed}/warm-up"):
+                time.sleep(REST + 2)  # after which child processes have given back what they freed
+                before = self._settled(server, lambda: True)
+                self._say(f"before: {before}")
+                if self._round(server, seconds, f"{self._seed}"):
+                    self._compare(server, before, memory=warm_up == _WARM_UP_S)
             code = server.stop()
             if code:
                 self.findings.append(f"the server ended with {code}")
             self._read_log(server)
         return self.findings
 
-    def _warmed_up(self, server: StressedServer) -> Census:
-        """Engage every part once, so that what is made on first use is there, and count."""
+    def _engage(self, server: StressedServer) -> None:
+        """Engage every part once, so that what is made on first use is there."""
         with server.connect() as connection:
             connection.execute("CREATE TABLE warm (a int, b text)")
             connection.execute("INSERT INTO warm SELECT g, g::text FROM generate_series(1, 100000) g")
@@ -81,25 +91,40 @@ class StressRun:
             connection.execute("SELECT b FROM warm").fetchall()
             connection.execute("ALTER SYSTEM RESET ALL")
             connection.execute("SET statement_timeout = 50")
-            try:
+            with contextlib.suppress(psycopg.errors.QueryCanceled):
                 connection.execute(SLOW.encode())
-            except psycopg.errors.QueryCanceled:
-                self._say("warmed up")
             connection.execute("RESET statement_timeout")
             connection.execute("DROP TABLE warm")
         server.metrics()
-        return self._settled(server, lambda: True)
 
-    def _load(self, server: StressedServer, seconds: float) -> None:
+    def _round(self, server: StressedServer, seconds: float, seed: str) -> bool:
+        """Run sessions for a while, check what is there at the end and drop it; whether all was well."""
+        with server.connect() as connection:
+            for statement in SETUP:
+                connection.execute(statement.encode())
+        self._stop.clear()
+        self._clients.clear()
+        self._owners.clear()
+        self._load(server, seconds, seed)
+        if not server.alive():
+            self.findings.append("the server ended")
+        elif not self._stuck():
+            self._verdict(server)
+        return not self.findings
+
+    def _load(self, server: StressedServer, seconds: float, seed: str) -> None:
         threads = [
             threading.Thread(
-                target=self._session, args=(server, number), name=f"session {number}", daemon=True
+                target=self._session,
+                args=(server, number, Random(f"{seed}/{number}")),
+                name=f"session {number}",
+                daemon=True,
             )
             for number in range(self._sessions)
         ]
-        around = [self._around(server, flip, 1_000_001)]
+        around = [self._around(server, flip, Random(f"{seed}/flip"))]
         if self._kills:
-            around.append(self._around(server, kill, 1_000_002))
+            around.append(self._around(server, kill, Random(f"{seed}/kill")))
         for thread in (*threads, *around):
             thread.start()
         deadline = time.monotonic() + seconds
@@ -115,8 +140,7 @@ class StressRun:
         refused = sum(client.refused for client in self._clients)
         self._say(f"{statements} statements, {refused} of them refused")
 
-    def _session(self, server: StressedServer, number: int) -> None:
-        random = Random(f"{self._seed}/{number}")
+    def _session(self, server: StressedServer, number: int, random: Random) -> None:
         try:
             client = Client(server, random, kills=self._kills)
             self._clients.append(client)
@@ -137,11 +161,11 @@ class StressRun:
         self,
         server: StressedServer,
         what: Callable[[StressedServer, Random, threading.Event], int],
-        salt: int,
+        random: Random,
     ) -> threading.Thread:
         def run() -> None:
             try:
-                times = what(server, Random(self._seed + salt), self._stop)
+                times = what(server, random, self._stop)
                 self._say(f"{what.__name__}: {times} times")
             except Exception:  # noqa: BLE001 - the whole of it is the finding
                 self.findings.append(f"{what.__name__}: {traceback.format_exc()}")
@@ -163,8 +187,8 @@ class StressRun:
     def _stuck(self) -> bool:
         return any(client.doing is not None for client in self._clients)
 
-    def _verdict(self, server: StressedServer, before: Census) -> None:
-        """Look at what is there once all sessions are gone, then drop it and look at what is left."""
+    def _verdict(self, server: StressedServer) -> None:
+        """Look at what is there once all sessions are gone, then drop it."""
         if not eventually(lambda: self._idle(server)):
             page = server.metrics()
             self.findings += [f"{name} is {server.metric(name, page)} at the end" for name in _ZERO]
@@ -181,6 +205,9 @@ class StressRun:
             for name in ("accounts", "lefts", "rights", *self._tables()):
                 # Where a lock had been left, this would not get through.
                 connection.execute(f"DROP TABLE IF EXISTS {name}".encode())
+
+    def _compare(self, server: StressedServer, before: Census, *, memory: bool) -> None:
+        """Look at what is left once everything is dropped."""
         # Each process fills one segment at the moment, which every other one may have mapped. What is left
         # behind by the work itself soon comes to more than that.
         spare = _DESCRIPTORS_OF_SEGMENT * before.processes**2
@@ -198,6 +225,7 @@ class StressRun:
                     for kind, count in before.descriptors.items()
                     if kind != "segments"
                 )
+                and (not memory or now.rss_mib <= _MOST_RESIDENT * before.rss_mib)
             )
 
         after = self._settled(server, as_before)
@@ -241,7 +269,7 @@ class StressRun:
                 then.threads,
                 then.descriptors,
             )
-            return same and wanted()
+            return same and abs(now.rss_mib - then.rss_mib) < 1 and wanted()
 
         eventually(unchanged)
         return last
