@@ -4,7 +4,12 @@ from __future__ import annotations
 
 import pytest
 
-from tests.adapter.harness import Client
+from layby.expr.mfp import Mfp
+from layby.expr.packed import PackedMfp
+from layby.sql.explain import explain
+from layby.sql.parse import parse_script
+from layby.sql.planner import plan
+from tests.adapter.harness import Client, Query
 from tests.adapter.test_long_texts import Later, executed, prepared
 
 WIDTH = 400
@@ -127,3 +132,94 @@ def test_a_prepared_statement_whose_table_becomes_wide_follows_the_catalog(clien
     client.session.sync(Later())
     assert executed(client, "get", 2) == []
     client.session.sync(Later())
+
+
+@pytest.fixture
+def unpacked(monkeypatch: pytest.MonkeyPatch) -> list[PackedMfp]:
+    """Note what packed expressions are taken apart."""
+    done: list[PackedMfp] = []
+    unpack = PackedMfp.unpack
+
+    def noted(packed: PackedMfp) -> Mfp:
+        done.append(packed)
+        return unpack(packed)
+
+    monkeypatch.setattr(PackedMfp, "unpack", noted)
+    return done
+
+
+def walking(client: Client, sql: str) -> Query:
+    """Have a statement planned and handed to the walk pool, where nothing is done about it yet."""
+    query = client.send(sql)
+    while not client.server.pool.walks:
+        assert client.server.maintenance.step() or client.server.loop.turn()
+    return query
+
+
+BRANCHES = " ".join(f"WHEN c0 + {n} = {2 * n} THEN {n}" for n in range(2_000))
+
+
+@pytest.mark.parametrize(
+    "sql",
+    [
+        f"SELECT CASE {BRANCHES} END FROM w",
+        f"SELECT CASE {BRANCHES} END FROM w LIMIT 1",
+        f"SELECT c0 FROM w WHERE CASE {BRANCHES} END = 2",
+        f"SELECT c0 FROM w WHERE CASE {BRANCHES} END = 2 AND current_user = 'layby'",
+        f"COPY (SELECT CASE {BRANCHES} END FROM w) TO STDOUT",
+        f"UPDATE w SET c1 = CASE {BRANCHES} END",
+        f"DELETE FROM w WHERE CASE {BRANCHES} END > 10",
+        f"EXPLAIN ANALYZE SELECT CASE {BRANCHES} END FROM w",
+    ],
+    ids=lambda sql: f"{sql[:24]}...{sql[-24:]}",
+)
+def test_many_expressions_are_not_taken_apart_before_they_are_evaluated(
+    wide: Client, unpacked: list[PackedMfp], sql: str
+) -> None:
+    query = walking(wide, sql)
+    assert unpacked == []
+    wide.server.settle()
+    assert query.error is None
+    assert query.done
+    assert unpacked
+
+
+def test_many_expressions_take_the_parameters_of_each_execution(
+    wide: Client, unpacked: list[PackedMfp]
+) -> None:
+    sql = f"SELECT CASE {BRANCHES} ELSE $1 END FROM w WHERE c1 = $2"
+    assert prepared(wide, "get", sql, (23, 23)) is None
+    assert unpacked == []
+    assert executed(wide, "get", 7, 10) == [(1,)]
+    assert executed(wide, "get", 7, 20) == [(2,)]
+    wide.run("INSERT INTO w (c0, c1) VALUES (-1, 30)")
+    assert executed(wide, "get", 7, 30) == [(7,)]
+    assert executed(wide, "get", 8, 30) == [(8,)]
+    wide.session.sync(Later())
+
+
+def test_rows_of_many_columns_are_read_and_encoded_on_the_walk_pool(client: Client) -> None:
+    columns = [f"c{i}" for i in range(600)]
+    client.run(f"CREATE TABLE w ({', '.join(f'{c} int DEFAULT {c[1:]}' for c in columns)})")
+    client.run("INSERT INTO w DEFAULT VALUES")
+    row = tuple(range(600))
+    for sql in ("SELECT * FROM w", f"SELECT {', '.join(columns)} FROM w", "SELECT * FROM w LIMIT 1"):
+        query = walking(client, sql)
+        assert client.server.pool.walk().progress == (0, 0)
+        client.server.settle()
+        assert query.result() == [row]
+    assert client.run("UPDATE w SET c599 = 0") == "UPDATE 1"
+    assert client.run("SELECT * FROM w") == [(*row[:-1], 0)]
+    assert client.run("DELETE FROM w") == "DELETE 1"
+
+
+def test_explain_of_a_long_statement_tells_what_that_of_a_short_one_tells(wide: Client) -> None:
+    wide.run("CREATE INDEX w_key ON w (c0, c1)")
+    keys = ", ".join(f"({n}, {n})" for n in range(40))
+    asked = f"SELECT c2 + 1 FROM w WHERE (c0, c1) IN ({keys}) AND c2 > 3 ORDER BY c3 LIMIT 2 OFFSET 1"
+    (statement,) = parse_script(asked)
+    expected = explain(plan(statement, wide.server.coordinator.catalog, ()).plan)
+    assert len(expected) == 6
+    assert wide.run(f"EXPLAIN {asked}".ljust(5_000)) == [(line,) for line in expected]
+    analyzed = wide.run(f"EXPLAIN ANALYZE {asked}".ljust(5_000))
+    assert [line for (line,) in analyzed[:6]] == expected

@@ -44,7 +44,7 @@ def analyze(
         if isinstance(response, Failed):
             execution.finish(FailureOutcome(response.error))
             return
-        lines = [*explain(select), *_figures(profile)]
+        lines = [*explain(plan), *_figures(profile)]
         if isinstance(response, Stashed):
             parts = response.handle.parts
             lines.append(f"  Stash: {len(parts)} parts, {sum(part.nbytes for part in parts)} bytes")

@@ -104,7 +104,7 @@ def explain(
     if plan.analyze:
         analyze(session, plan, params, encoder_for, execution, answer)
     else:
-        answer(explain_lines(plan.target))
+        answer(explain_lines(plan))
 
 
 def discard(session: Session, plan: DiscardPlan, execution: Execution) -> None:

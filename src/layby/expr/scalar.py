@@ -8,7 +8,7 @@ function.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
@@ -182,7 +182,11 @@ def remap(expr: Expr, position: Callable[[int], int]) -> Expr:
     return transform(expr, leaf)
 
 
-def with_values(expr: Expr, params: tuple[PhysicalValue, ...], session: Mapping[str, PhysicalValue]) -> Expr:
+Params = Sequence[PhysicalValue] | Mapping[int, PhysicalValue]
+"""Values of parameters; that of `$n` is item n - 1."""
+
+
+def with_values(expr: Expr, params: Params, session: Mapping[str, PhysicalValue]) -> Expr:
     """Return `expr` with every parameter and session value replaced by a literal."""
 
     def leaf(node: Expr) -> Expr:

@@ -25,6 +25,7 @@ from layby.errors import InternalError, SqlError
 from layby.expr.comparisons import Comparison
 from layby.expr.finishing import Finishing, thin
 from layby.expr.mfp import Mfp, MfpKernel
+from layby.expr.packed import PackedMfp
 from layby.memory.arena import Arena
 from layby.peek.fuel import Fuel, UnboundedFuel
 from layby.peek.groups import Groups
@@ -58,7 +59,7 @@ class PeekSpec:
     constraints: Constraints | None
     reverse: bool
     ordered: bool
-    mfp: Mfp
+    mfp: Mfp | PackedMfp
     finishing: Finishing
 
     @property
@@ -167,7 +168,7 @@ class PeekScan:
         self._ends_early = self._wanted is not None and (spec.ordered or not finishing.order_by)
         self._next_chunk = CHUNK
         if self._ends_early and self._wanted is not None:
-            least = _FIRST_CHUNK_OF_LIMITED if spec.mfp.predicates or not plain else 1
+            least = _FIRST_CHUNK_OF_LIMITED if spec.mfp.filters or not plain else 1
             self._next_chunk = min(CHUNK, max(least, self._wanted))
         self.times.setup = clock() - start
 
@@ -465,7 +466,7 @@ class PeekScan:
                 sums = np.diff(ends, prepend=0)
                 total = int(ends[-1])
             # A row inserted a billion times must not be copied out before its size is known.
-            size = sum(columns[i].nbytes for i in self.spec.mfp.output_columns)
+            size = sum(columns[i].nbytes for i in self._mfp_kernel().output_columns)
             before = self._taken_bytes + self._found.nbytes
             if before + size * total // count > self.max_result_size:
                 self._fail(self._too_large())
@@ -490,7 +491,7 @@ class PeekScan:
     ) -> tuple[NDArray[Any] | None, tuple[NDArray[Any], list[SqlError]] | None]:
         """Return the positions (from its start; None: all) that are visible and pass, and their errors."""
         visible = self._visible(part)
-        if not self.spec.mfp.predicates or (visible is not None and not len(visible)):
+        if not self.spec.mfp.filters or (visible is not None and not len(visible)):
             return visible, None
         kernel = self._mfp_kernel()
         begun = None if kernel.beginning is None else part.masks.get(kernel.beginning)

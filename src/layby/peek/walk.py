@@ -83,7 +83,7 @@ class Walk:
         self._is_cancelled = is_cancelled
         self._clock = clock
         self._upload = None if stash is None else Upload(stash)
-        self._share = 1.0 if encoder is None else _share_of_wire(scan)
+        self._share: float | None = None if encoder is not None else 1.0
 
     @property
     def progress(self) -> tuple[int, int]:
@@ -131,7 +131,12 @@ class Walk:
             limit = limits.stash_threshold if limits.stash_threshold >= 0 else None
             if upload.opened:
                 limit = PART_BYTES if limit is None else min(limit, PART_BYTES)
-            scan.batch_bytes = None if limit is None else int(limit * self._share)
+            if limit is None:
+                scan.batch_bytes = None
+            else:
+                if self._share is None:
+                    self._share = _share_of_wire(scan)
+                scan.batch_bytes = int(limit * self._share)
 
     def settle(self, step: Callable[[], ScanOutcome]) -> bool:
         """Step the scan and do what its outcome asks; True where the walk is over. Never raises."""

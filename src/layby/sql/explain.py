@@ -44,7 +44,9 @@ def explain(plan: Plan) -> list[str]:
             return [f"Delete on {table.name}", *_below(select)]
         case CopyPlan(select=SelectPlan() as select):
             return ["Copy", *_below(select)]
-        case ExplainPlan(target=target):
+        case ExplainPlan(lines=lines) if lines is not None:
+            return list(lines)
+        case ExplainPlan(target=target) if target is not None:
             return explain(target)
         case _:
             return ["Utility Statement"]
@@ -66,7 +68,7 @@ def _select(plan: SelectPlan) -> list[str]:
         and source.index is not None
     ):
         lines.append(f"  Key: {_ranges_text(source.index, plan.ranges, names)}")
-    if plan.mfp.predicates:
+    if plan.mfp.filters:
         filters = [sql_text(p, names) for p in plan.mfp.predicates]
         lines.append(f"  Filter: {filters[0] if len(filters) == 1 else '(' + ' AND '.join(filters) + ')'}")
     if plan.order_by:

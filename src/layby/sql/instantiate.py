@@ -12,8 +12,8 @@ from typing import Any, Final, NamedTuple, cast
 from layby.errors import SqlError
 from layby.expr.evaluate import evaluate
 from layby.expr.finishing import Finishing
-from layby.expr.fold import fold
 from layby.expr.mfp import Mfp
+from layby.expr.packed import PackedMfp
 from layby.expr.scalar import Expr, Literal, Param, SessionValue, walk, with_values
 from layby.sql.catalog import Index
 from layby.sql.fit import LIMITS, MISS, Miss, fit_bound, fit_equal
@@ -50,7 +50,7 @@ class ReadyPeek(NamedTuple):
     constraints: Constraints | None
     reverse: bool
     ordered: bool
-    mfp: Mfp
+    mfp: Mfp | PackedMfp
     finishing: Finishing
 
 
@@ -145,7 +145,8 @@ def _prepare(plan: SelectPlan) -> Callable[[Params, Session], ReadyPeek]:
     """Return what makes an execution's peek. The plan keeps it, so it holds parts of the plan and never the
     plan: plans would wait for the garbage collector."""
     constraints = _constraints(plan)
-    mfp, make_mfp = plan.mfp, _mfp(plan.mfp)
+    mfp = plan.mfp
+    make_mfp = mfp.with_values if mfp.varies else None
     finishing = _finishing(plan)
     reverse, ordered = plan.order == "reverse", plan.order is not None
     if make_mfp is None and isinstance(finishing, Finishing):
@@ -170,20 +171,6 @@ def _prepare(plan: SelectPlan) -> Callable[[Params, Session], ReadyPeek]:
 
 def _varies(expr: Expr | None) -> bool:
     return expr is not None and any(isinstance(e, Param | SessionValue) for e in walk(expr))
-
-
-def _mfp(mfp: Mfp) -> Callable[[Params, Session], Mfp] | None:
-    """Return what puts values into an MFP, None where it takes none."""
-    if not any(_varies(e) for e in (*mfp.predicates, *mfp.outputs)):
-        return None
-
-    def make(params: Params, session: Session) -> Mfp:
-        def fill(expr: Expr) -> Expr:
-            return fold(with_values(expr, params, session)) if _varies(expr) else expr
-
-        return Mfp(mfp.arity, tuple(map(fill, mfp.predicates)), tuple(map(fill, mfp.outputs)))
-
-    return make
 
 
 def _finishing(plan: SelectPlan) -> Finishing | Callable[[Params, Session], Finishing]:

@@ -2,8 +2,8 @@
 
 The reader of the bytes is the serving loop, to which a tree with a node for each value of a long VALUES list
 would be a pass over them: a second for 100,000 rows of two. So the values go into columns first, which cross
-beside the bytes, by reference where they lie in an arena; tables and indexes go by name, and become those of
-the reader's own catalog.
+beside the bytes, by reference where they lie in an arena; expressions that are not evaluated on the loop stay
+packed there; tables and indexes go by name, and become those of the reader's own catalog.
 """
 
 from __future__ import annotations
@@ -12,13 +12,16 @@ import io
 import pickle
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from typing import Any, cast
+from typing import Any, Final, cast
 
 import numpy as np
 
+from layby.expr.mfp import Mfp
+from layby.expr.packed import pack as pack_mfp
 from layby.expr.scalar import ColumnRef, Expr, Literal, Param, transform, walk
 from layby.memory.arena import Arena
 from layby.sql.catalog import Catalog, Index, Table
+from layby.sql.explain import explain
 from layby.sql.instantiate import key_list
 from layby.sql.parse import too_deep
 from layby.sql.plan import (
@@ -34,59 +37,76 @@ from layby.sql.plan import (
     SelectPlan,
     UpdatePlan,
     ValuesSource,
+    is_wide,
 )
 from layby.types.column import Column, column_from_values
+from layby.types.relation import ColumnDesc
 from layby.types.scalar import SqlType
+
+_RESULT: Final = -1
+"""The reference to the columns of the result; others count from 0."""
 
 _Group = tuple[Expr, SqlType | None, list[int], list[int]]
 
 
 @dataclass(frozen=True, slots=True)
 class PackedPlan:
-    """A planned statement that can be pickled: all but its columns, and the columns."""
+    """A planned statement that can be pickled: all but its columns and its result's, and these.
+
+    Of the result's columns there are the names, the types and so on, each together: to take as many objects
+    out of a pickle costs four times as much as to make them.
+    """
 
     data: bytes
     columns: tuple[Column, ...]
+    result: tuple[tuple[Any, ...], ...]
 
     def unpack(self, catalog: Catalog) -> PlannedStatement:
         """Return the plan, its tables those of the catalog that it was made under."""
-        reader = _Unpickler(io.BytesIO(self.data), self.columns, catalog)
+        result = tuple(map(ColumnDesc, *self.result)) if self.result else ()
+        reader = _Unpickler(io.BytesIO(self.data), self.columns, result, catalog)
         return cast("PlannedStatement", reader.load())
 
 
 def pack(planned: PlannedStatement, arena: Arena) -> PackedPlan:
     """Pack a plan that has not been executed yet; raises SqlError 54001 where it nests too deep for it."""
-    planned = replace(planned, plan=_in_columns(planned.plan))
+    columns = planned.columns or ()
     out = io.BytesIO()
-    writer = _Pickler(out, arena)
     try:
+        planned = replace(planned, plan=_compact(planned.plan))
+        writer = _Pickler(out, arena, columns)
         writer.dump(planned)
     except RecursionError:
         raise too_deep() from None
-    return PackedPlan(out.getvalue(), tuple(writer.columns))
+    result = tuple(zip(*((c.name, c.type, c.nullable, c.max_length) for c in columns), strict=True))
+    return PackedPlan(out.getvalue(), tuple(writer.columns), result)
 
 
-def _in_columns(plan: Plan) -> Plan:
-    """Return a plan with the rows of its VALUES list, or its many key ranges, in columns."""
+def _compact(plan: Plan) -> Plan:
+    """Return a plan as the loop can hold it: its many values in columns, its many expressions as bytes."""
     match plan:
-        case SelectPlan(source=ValuesSource(rows=rows, types=types)) if types and rows:
-            columns = tuple(_column(type_, [r[at] for r in rows]) for at, type_ in enumerate(types))
-            return replace(plan, source=ColumnsSource(columns, types, len(rows)))
         case SelectPlan():
-            return replace(plan, ranges=key_list(plan) or plan.ranges)
+            return _select(plan, encoded=True)
         case InsertPlan() | UpdatePlan() | DeletePlan():
-            return replace(plan, select=cast("SelectPlan", _in_columns(plan.select)))
+            return replace(plan, select=replace(_select(plan.select, encoded=False), columns=()))
         case CopyPlan(select=SelectPlan() as select):
-            return replace(plan, select=cast("SelectPlan", _in_columns(select)))
-        case ExplainPlan(target=target) if not _shows_ranges(target):
-            return replace(plan, target=_in_columns(plan.target))
+            return replace(plan, select=_select(select, encoded=True))
+        case ExplainPlan(target=target) if target is not None:
+            lines = tuple(explain(target))
+            return replace(plan, target=_compact(target) if plan.analyze else None, lines=lines)
     return plan
 
 
-def _shows_ranges(plan: Plan) -> bool:
-    """Return whether EXPLAIN of a plan tells its key ranges, as they stand in the statement."""
-    select = plan if isinstance(plan, SelectPlan) else getattr(plan, "select", None)
-    return isinstance(select, SelectPlan) and bool(select.ranges)
+def _select(plan: SelectPlan, *, encoded: bool) -> SelectPlan:
+    source, ranges, mfp = plan.source, plan.ranges, plan.mfp
+    if isinstance(source, ValuesSource) and source.types and source.rows:
+        columns = (_column(type_, [r[at] for r in source.rows]) for at, type_ in enumerate(source.types))
+        source = ColumnsSource(tuple(columns), source.types, len(source.rows))
+    else:
+        ranges = key_list(plan) or ranges
+    if isinstance(mfp, Mfp) and (plan.is_heavy or is_wide(plan, encoded=encoded)):
+        mfp = pack_mfp(mfp)
+    return replace(plan, source=source, ranges=ranges, mfp=mfp)
 
 
 def _column(type_: SqlType, cells: Sequence[Expr]) -> Column | MixedColumn:
@@ -122,15 +142,18 @@ def _common(cell: Expr) -> tuple[Expr, Param | None]:
 
 
 class _Pickler(pickle.Pickler):
-    """Writes columns, tables and indexes as references."""
+    """Writes columns, the result's columns, tables and indexes as references."""
 
-    def __init__(self, out: io.BytesIO, arena: Arena) -> None:
+    def __init__(self, out: io.BytesIO, arena: Arena, result: tuple[ColumnDesc, ...]) -> None:
         super().__init__(out, protocol=pickle.HIGHEST_PROTOCOL)
         self._arena = arena
+        self._result = result
         self.columns: list[Column] = []
 
     def persistent_id(self, obj: Any) -> Any:
         """Return the reference to an object, None for one that is written as it is."""
+        if obj is self._result:
+            return _RESULT
         if isinstance(obj, Column):
             self.columns.append(obj.place(self._arena))
             return len(self.columns) - 1
@@ -144,15 +167,22 @@ class _Pickler(pickle.Pickler):
 class _Unpickler(pickle.Unpickler):
     """Resolves the references."""
 
-    def __init__(self, data: io.BytesIO, columns: tuple[Column, ...], catalog: Catalog) -> None:
+    def __init__(
+        self,
+        data: io.BytesIO,
+        columns: tuple[Column, ...],
+        result: tuple[ColumnDesc, ...],
+        catalog: Catalog,
+    ) -> None:
         super().__init__(data)
         self._columns = columns
+        self._result = result
         self._catalog = catalog
 
     def persistent_load(self, pid: Any) -> Any:
         """Return what a reference refers to."""
         if isinstance(pid, int):
-            return self._columns[pid]
+            return self._result if pid == _RESULT else self._columns[pid]
         first, name, index_id = pid
         if index_id is None:
             return self._catalog.tables[first, name]

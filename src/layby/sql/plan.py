@@ -16,7 +16,8 @@ from numpy.typing import NDArray
 from layby.expr.finishing import OrderKey
 from layby.expr.function import EXPANSIVE
 from layby.expr.mfp import Mfp
-from layby.expr.scalar import Call, Expr, Literal, walk
+from layby.expr.packed import PackedMfp
+from layby.expr.scalar import Call, ColumnRef, Expr, Literal, walk
 from layby.sql.catalog import Index, IndexKey, Table
 from layby.trace.constraints import KeyList
 from layby.types.column import Column
@@ -124,6 +125,15 @@ def is_heavy(exprs: Iterable[Expr]) -> bool:
     return False
 
 
+_WIDE: Final = 512
+"""Result columns from which on a read is not begun on the serving loop: a row of so many takes 2 ms there."""
+
+
+def is_wide(select: SelectPlan, *, encoded: bool) -> bool:
+    """Return whether to read a single row, and to encode it where it is to be, may take long."""
+    return len(select.projection) > _WIDE and (encoded or isinstance(select.source, TableSource))
+
+
 @dataclass(frozen=True, slots=True)
 class Signal:
     """A result column that acts on a session for each row of the answer: the read gives the process id there,
@@ -142,13 +152,14 @@ class SelectPlan:
     they are many, constant and from another process; what they do not express is left in the predicates.
     `order` tells that ORDER BY is a prefix of the index order: "forward" or "reverse" is then the direction
     of the walk, and `order_by` need not be sorted again.
+    `mfp` is packed where it is large and from another process.
     `signals` are the calls of pg_cancel_backend and its like among the columns.
     `ready` is what `layby.sql.instantiate` prepares at the first execution and keeps here.
     """
 
     source: Source
     ranges: tuple[RangeTemplate, ...] | KeyList | None
-    mfp: Mfp
+    mfp: Mfp | PackedMfp
     order_by: tuple[OrderKey, ...]
     order: str | None
     limit: Expr | None
@@ -164,10 +175,15 @@ class SelectPlan:
     def is_heavy(self) -> bool:
         """Whether a single row may take long: its expressions are many, or one may make a text of any size.
 
-        Positions do not tell the cost of such a read, so it never starts on the serving loop.
+        Positions do not tell the cost of such a read, so it never starts on the serving loop. All whose
+        expressions are packed are heavy, those that are wide too.
         """
         if self._heavy is None:
-            object.__setattr__(self, "_heavy", is_heavy((*self.mfp.predicates, *self.mfp.outputs)))
+            mfp = self.mfp
+            heavy = isinstance(mfp, PackedMfp) or is_heavy(
+                (*mfp.predicates, *(e for e in mfp.outputs if not isinstance(e, ColumnRef)))
+            )
+            object.__setattr__(self, "_heavy", heavy)
         return bool(self._heavy)
 
     @property
@@ -275,10 +291,14 @@ class DropPlan:
 
 @dataclass(frozen=True, slots=True)
 class ExplainPlan:
-    """EXPLAIN: the text of a plan, one line a row (`layby.sql.explain`)."""
+    """EXPLAIN: the text of a plan, one line a row (`layby.sql.explain`), made where `lines` are there.
 
-    target: Plan
+    The `target` is None where the lines are all that is asked for.
+    """
+
+    target: Plan | None
     analyze: bool
+    lines: tuple[str, ...] | None = None
 
 
 @dataclass(frozen=True, slots=True)
