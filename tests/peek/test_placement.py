@@ -8,11 +8,15 @@ from collections.abc import Sequence
 
 import pytest
 
+from layby.expr.scalar import ColumnRef
 from layby.peek.answer import EncodedRows, Rows
 from layby.peek.pending import PeekState
 from layby.peek.pool import Work
+from layby.peek.scan import PeekSpec
+from layby.trace.layout import Layout
 from layby.types.column import Column
-from layby.types.ordering import DESCENDING
+from layby.types.ordering import ASCENDING, DESCENDING
+from layby.types.scalar import BIGINT, TEXT
 from tests.peek.harness import Harness, HarnessOn, bundle_of, error_of, finishing, keys, pairs, rows_of, spec
 
 HUNDRED = tuple((k, k * 10) for k in range(100))
@@ -135,6 +139,65 @@ def test_one_update_that_stands_for_many_rows_has_its_answer_built_on_the_walk_p
     harness.settle()
     assert rows_of(harness.answers[peek]) == [(1, 1)] * 5_000
     assert walks(harness) == (0, 1)
+
+
+class Rendered:
+    """An encoder of rows as Python shows them."""
+
+    def __call__(self, columns: Sequence[Column], count: int) -> EncodedRows:
+        data = repr(list(zip(*(c.to_list() for c in columns), strict=True))).encode()
+        return EncodedRows(data, [len(data)] * count, count)
+
+
+def hundred_columns(count: int, limit: int | None = None) -> PeekSpec:
+    """Return a peek of so many rows of a hundred columns, the last row of the walk first."""
+    outputs = [ColumnRef(0, BIGINT)] * 100
+    return spec(
+        constraints=keys(*range(count)),
+        outputs=outputs,
+        finish=finishing(100, [(99, DESCENDING)], limit),
+    )
+
+
+@pytest.mark.parametrize(("count", "limit", "moved"), [(10, None, False), (20, None, True), (19, 10, False)])
+def test_an_answer_of_many_values_is_built_on_the_walk_pool(
+    harness_on: HarnessOn, count: int, limit: int | None, moved: bool
+) -> None:
+    harness = harness_on(bundle_of(pairs(*HUNDRED)))
+    peek = harness.pending(hundred_columns(count, limit), Rendered())
+    response = harness.worker.peek(peek)
+    assert (response is None) is moved
+    if moved:
+        assert harness.pool.walk().progress == (20, 20)
+        harness.settle()
+        response = harness.answers[peek]
+    assert isinstance(response, Rows)
+    assert response.encoded is not None
+    expected = [(k,) * 100 for k in reversed(range(count))][:limit]
+    assert bytes(response.encoded.data) == repr(expected).encode()
+    assert walks(harness) == ((0, 1) if moved else (1, 0))
+
+
+def test_an_answer_of_many_values_that_is_not_encoded_is_built_where_its_rows_were_found() -> None:
+    harness = Harness(bundle_of(pairs(*HUNDRED)))
+    assert len(rows_of(harness.ask(hundred_columns(100)))) == 100
+    assert walks(harness) == (1, 0)
+
+
+def test_an_answer_of_many_bytes_is_built_on_the_walk_pool() -> None:
+    layout = Layout((BIGINT, TEXT), (ASCENDING,))
+    rows = [((k, "x" * 700_000), 1, 1) for k in range(3)]
+    harness = Harness(bundle_of(rows, layout=layout), inline_budget=100_000)
+    for count, moved in ((2, False), (3, True)):
+        asked = spec(types=layout.types, constraints=keys(*range(count)))
+        response = harness.worker.peek(harness.pending(asked, Rendered()))
+        assert (response is None) is moved
+    harness.settle()
+
+
+def test_with_the_offload_off_an_answer_of_many_values_is_built_inline() -> None:
+    harness = Harness(bundle_of(pairs(*HUNDRED)), offload="off")
+    assert harness.worker.peek(harness.pending(hundred_columns(100), Rendered())) is not None
 
 
 def test_with_the_offload_off_nothing_is_offloaded_and_no_peek_is_passed_over() -> None:

@@ -3,23 +3,45 @@
 from __future__ import annotations
 
 import itertools
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any, Protocol
 
 import pytest
 
 from layby.errors import SqlError
+from layby.expr.scalar import ColumnRef
+from layby.peek.answer import EncodedRows, Rows
 from layby.peek.fuel import Fuel
 from layby.peek.pending import PeekState
 from layby.peek.quiet import SLICE_S, QuietWalk
 from layby.peek.scan import PeekScan, ScanOutcome
 from layby.trace.search import seek
-from tests.peek.harness import INDEX, Harness, HarnessOn, bundle_of, error_of, keys, pairs, rows_of, spec
+from layby.types.column import Column
+from layby.types.scalar import BIGINT
+from tests.peek.harness import (
+    INDEX,
+    Harness,
+    HarnessOn,
+    bundle_of,
+    error_of,
+    finishing,
+    keys,
+    pairs,
+    rows_of,
+    spec,
+)
 
 HUNDRED = tuple((k, k * 10) for k in range(100))
 
 SEEK_S = SLICE_S / 128.5
 """What a seek takes: a turn has time for 128, and a little is left."""
+
+
+class Counted:
+    """An encoder that only tells how many rows there are."""
+
+    def __call__(self, columns: Sequence[Column], count: int) -> EncodedRows:
+        return EncodedRows(b"x", (), count)
 
 
 class Quiet(Protocol):
@@ -161,6 +183,28 @@ def test_a_scan_that_has_found_many_rows_is_offloaded_so_that_its_answer_is_buil
     harness.settle()
     assert rows_of(harness.answers[peek]) == list(HUNDRED)
     assert harness.metrics.walks_offloaded == 1
+
+
+@pytest.mark.parametrize(("found", "moved"), [(10, False), (20, True)])
+def test_a_scan_that_ends_with_many_values_to_encode_is_moved_for_its_answer(
+    quiet: Quiet, found: int, moved: bool
+) -> None:
+    harness = quiet(inline_budget=50)
+    wide = spec(
+        constraints=keys(*range(100 - found, 600)),
+        outputs=[ColumnRef(0, BIGINT)] * 100,
+        finish=finishing(100),
+    )
+    peek = harness.pending(wide, Counted())
+    assert harness.worker.peek(peek) is None
+    while peek.state is PeekState.QUIET:
+        harness.turn()
+    assert (peek.state is PeekState.WALKING) is moved
+    assert peek.inline_positions == 500 + found
+    harness.settle()
+    answer = harness.answers[peek]
+    assert isinstance(answer, Rows)
+    assert answer.encoded == EncodedRows(b"x", (), found)
 
 
 def test_without_a_quiet_budget_a_scan_that_outruns_its_inline_budget_is_offloaded_at_once(

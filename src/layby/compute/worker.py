@@ -15,7 +15,7 @@ from layby.compute.state import ServingState
 from layby.config import SystemParameters
 from layby.errors import SqlError
 from layby.metrics import PeekMetrics
-from layby.peek.answer import Failed, PeekResponse, build_answer
+from layby.peek.answer import Failed, PeekResponse, build_answer, takes_long
 from layby.peek.fuel import Fuel
 from layby.peek.offload import OffloadDriver, fill_profile, observe_phases
 from layby.peek.pending import PeekState, PendingPeek
@@ -206,9 +206,11 @@ class ServingWorker:
                 walk = QuietWalk(pending, scan, scan.positions, now - start)
                 outcome = walk.use_up_turn(start, now, parameters, self._clock)
             positions = scan.positions
-            if isinstance(outcome, Suspended) or (self._parameters.peek.offload and scan.count > granted):
-                # More to visit, or one update that stands for more rows than a slice may handle.
+            if isinstance(outcome, Suspended):
                 response = self._move(pending, scan, walk)
+            elif parameters.offload and (scan.count > granted or takes_long(scan, pending.encoder)):
+                # One update that stands for more rows than a slice may handle, or many values to encode.
+                response = self._offload.take_over(pending, scan)
             else:
                 if isinstance(outcome, Complete):
                     response = build_answer(scan, outcome, pending.encoder, self._clock)
@@ -264,12 +266,14 @@ class ServingWorker:
                 before = scan.positions
                 outcome = walk.use_up_turn(start, start, parameters, self._clock)
                 pending.inline_positions += scan.positions - before
-                if isinstance(outcome, Complete) and scan.count <= parameters.inline_budget:
-                    response, ended = build_answer(scan, outcome, pending.encoder, self._clock), True
+                if isinstance(outcome, Suspended):
+                    response = self._move(pending, scan, walk)
                 elif isinstance(outcome, ScanFailed):
                     response, ended = Failed(outcome.error), True
+                elif scan.count > parameters.inline_budget or takes_long(scan, pending.encoder):
+                    response = self._offload.take_over(pending, scan)
                 else:
-                    response = self._move(pending, scan, walk)
+                    response, ended = build_answer(scan, outcome, pending.encoder, self._clock), True
         except Exception as error:  # noqa: BLE001 - a bug in a walk must cost one peek, not the loop
             response = raised_response(scan, error)
         pending.inline_seconds += self._clock() - start

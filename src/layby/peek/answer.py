@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Any, Protocol
+from typing import Any, Final, Protocol
 
 from numpy.typing import NDArray
 
@@ -60,6 +60,25 @@ class Stashed:
 
 
 PeekResponse = Rows | Failed | Stashed
+
+
+LONGEST_US: Final = 2_000
+"""Microseconds from which on an answer is not built on the serving loop."""
+
+
+def takes_long(scan: PeekScan, encoder: RowEncoder | None) -> bool:
+    """Return whether to build the answer of a scan that has found its rows takes `LONGEST_US` or more.
+
+    As measured with integers, text and timestamps: up to 16 rows 3 µs a column and 0.5 a value, beyond that
+    50 µs a column and 0.07 a value, and 1 ms for each MB. Rows that are not encoded cost next to nothing.
+    """
+    if encoder is None:
+        return False
+    finishing = scan.spec.finishing
+    rows = scan.count if finishing.limit is None else min(scan.count, finishing.limit)
+    width = len(finishing.projection)
+    values = 3 + rows / 2 if rows <= 16 else 50 + rows / 14
+    return width * values + scan.nbytes / 1_000 >= LONGEST_US
 
 
 def build_answer(
