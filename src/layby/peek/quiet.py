@@ -37,7 +37,7 @@ _SLOW_S: Final = 2 * SLICE_S
 class QuietWalk:
     """A suspended scan on the serving loop, and what its last slice came to."""
 
-    __slots__ = ("disturbed", "pending", "scan", "seconds", "visited")
+    __slots__ = ("disturbed", "fresh", "pending", "scan", "seconds", "visited")
 
     def __init__(self, pending: PendingPeek, scan: PeekScan, visited: int, seconds: float) -> None:
         self.pending = pending
@@ -48,6 +48,8 @@ class QuietWalk:
         """What it took."""
         self.disturbed = False
         """Whether another peek has come."""
+        self.fresh = True
+        """Whether the turn in which it came, and had its time, has not ended."""
 
     def next_slice(self, parameters: PeekParameters, spent: float = 0.0) -> int | None:
         """Return the positions of a turn's next slice, None for no more; `spent` seconds of it are gone.
