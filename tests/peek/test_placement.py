@@ -195,6 +195,20 @@ def test_an_answer_of_many_bytes_is_built_on_the_walk_pool() -> None:
     harness.settle()
 
 
+def test_a_slice_that_finds_many_bytes_ends_early_and_leaves_the_rest_to_the_walk_pool(
+    harness_on: HarnessOn,
+) -> None:
+    layout = Layout((BIGINT, TEXT), (ASCENDING,))
+    rows = [((k, "x" * 1_000), 1, 1) for k in range(1_000)]
+    harness = harness_on(bundle_of(rows, layout=layout), inline_budget=100_000, granularity=100_000)
+    limited = finishing(2, limit=900)
+    peek = harness.pending(spec(types=layout.types, constraints=keys(*range(1_000)), finish=limited))
+    assert harness.worker.peek(peek) is None
+    assert harness.pool.walk().progress == (320, 320)
+    harness.settle()
+    assert rows_of(harness.answers[peek]) == [(k, "x" * 1_000) for k in range(900)]
+
+
 def test_with_the_offload_off_an_answer_of_many_values_is_built_inline() -> None:
     harness = Harness(bundle_of(pairs(*HUNDRED)), offload="off")
     assert harness.worker.peek(harness.pending(hundred_columns(100), Rendered())) is not None

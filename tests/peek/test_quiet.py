@@ -14,7 +14,7 @@ from layby.peek.answer import EncodedRows, Rows
 from layby.peek.fuel import Fuel
 from layby.peek.pending import PeekState
 from layby.peek.quiet import SLICE_S, QuietWalk
-from layby.peek.scan import PeekScan, ScanOutcome
+from layby.peek.scan import PeekScan, PeekSpec, ScanOutcome
 from layby.trace.search import seek
 from layby.types.column import Column
 from layby.types.scalar import BIGINT
@@ -42,6 +42,12 @@ class Counted:
 
     def __call__(self, columns: Sequence[Column], count: int) -> EncodedRows:
         return EncodedRows(b"x", (), count)
+
+
+def hundred_columns(*wanted: int) -> PeekSpec:
+    """Return a peek of a hundred columns of some keys."""
+    outputs = [ColumnRef(0, BIGINT)] * 100
+    return spec(constraints=keys(*wanted), outputs=outputs, finish=finishing(100))
 
 
 class Quiet(Protocol):
@@ -197,12 +203,7 @@ def test_a_scan_that_ends_with_many_values_to_encode_is_moved_for_its_answer(
     quiet: Quiet, found: int, moved: bool
 ) -> None:
     harness = quiet(inline_budget=50)
-    wide = spec(
-        constraints=keys(*range(100 - found, 600)),
-        outputs=[ColumnRef(0, BIGINT)] * 100,
-        finish=finishing(100),
-    )
-    peek = harness.pending(wide, Counted())
+    peek = harness.pending(hundred_columns(*range(-500, found)), Counted())
     assert harness.worker.peek(peek) is None
     while peek.state is PeekState.QUIET:
         harness.turn()
@@ -212,6 +213,21 @@ def test_a_scan_that_ends_with_many_values_to_encode_is_moved_for_its_answer(
     answer = harness.answers[peek]
     assert isinstance(answer, Rows)
     assert answer.encoded == EncodedRows(b"x", (), found)
+
+
+def test_a_scan_that_has_found_many_values_to_encode_leaves_the_loop_for_the_rest(quiet: Quiet) -> None:
+    harness = quiet(inline_budget=50)
+    at_once = harness.pending(hundred_columns(*range(20), *range(200, 700)), Counted())
+    assert harness.worker.peek(at_once) is None
+    assert (at_once.state, at_once.inline_positions) == (PeekState.WALKING, 50)
+    harness.settle()
+    later = harness.pending(hundred_columns(*range(-200, 20), *range(200, 700)), Counted())
+    assert harness.worker.peek(later) is None
+    while later.state is PeekState.QUIET:
+        harness.turn()
+    assert (later.state, later.inline_positions) == (PeekState.WALKING, 256)
+    harness.settle()
+    assert len(harness.answers) == 2
 
 
 def test_without_a_quiet_budget_a_scan_that_outruns_its_inline_budget_is_offloaded_at_once(

@@ -29,6 +29,9 @@ from layby.trace.bundle import Snapshot
 
 log = logging.getLogger("layby.worker")
 
+STEP_BYTES: Final = 1 << 18
+"""Bytes of found rows past which a step of a scan ends on the loop: they are copied where it is moved."""
+
 STEP_S: Final = 0.001
 """How long a first slice may take: it ends between two visits, whatever fuel is left.
 
@@ -194,13 +197,13 @@ class ServingWorker:
                 position_limit=parameters.row_iteration_limit,
             )
             if parameters.offload:
-                scan.step_seconds = STEP_S
+                scan.step_seconds, scan.batch_bytes = STEP_S, STEP_BYTES
             granted = fuel.remaining
             if not pending.inline and parameters.offload:
                 fuel = Fuel(0)
             outcome = scan.step(fuel)
             walk: QuietWalk | None = None
-            if isinstance(outcome, Suspended) and self._is_alone():
+            if isinstance(outcome, Suspended) and self._is_alone() and not takes_long(scan, pending.encoder):
                 # What is left of the turn's time is nobody else's.
                 now = self._clock()
                 walk = QuietWalk(pending, scan, scan.positions, now - start)
@@ -238,7 +241,11 @@ class ServingWorker:
 
     def _move(self, pending: PendingPeek, scan: PeekScan, walk: QuietWalk | None) -> PeekResponse | None:
         """Keep a scan on the loop where it walks quietly and may go on so, else hand it to the driver."""
-        if walk is not None and walk.next_slice(self._parameters.peek) is not None:
+        if (
+            walk is not None
+            and walk.next_slice(self._parameters.peek) is not None
+            and not takes_long(scan, pending.encoder)
+        ):
             self._quiet = walk
             pending.state = PeekState.QUIET
             self.request_activation()
