@@ -12,8 +12,8 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from layby.compute import process_runtime
 from layby.errors import InternalError
+from layby.memory import heap
 from layby.memory.arena import Arena
 from layby.trace.batch import Batch
 from tests.compute.runtimes import BY_B, SHARD, Maintained, maintained, turned
@@ -158,7 +158,7 @@ class Fragment:
 def test_a_process_at_rest_gives_back_what_it_has_freed(
     replica: Maintained, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(process_runtime, "REST", 1)
+    monkeypatch.setattr(heap, "REST", 1)
     replica.run_apart(Fragment())
     replica.until(lambda: replica.results)
     (left,) = replica.results

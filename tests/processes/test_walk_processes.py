@@ -14,11 +14,10 @@ from typing import Any
 import pytest
 
 from layby.errors import InternalError
-from layby.memory import segment, serving_core
+from layby.memory import heap, segment, serving_core
 from layby.memory.segment import mapped_bytes
 from layby.memory.serving_core import ServingCore
 from layby.memory.shared_arena import SharedArena
-from layby.peek import process_pool
 from layby.peek.answer import EncodedRows, Rows
 from layby.peek.scan import PeekScan
 from layby.trace.bundle import TraceBundle
@@ -247,7 +246,7 @@ class Fragment:
 def test_a_process_at_rest_gives_back_what_it_has_freed(
     harness: PoolHarness, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(process_pool, "REST", 1)
+    monkeypatch.setattr(heap, "REST", 1)
     answer = harness.ask(encoder=Fragment())
     assert isinstance(answer, Rows)
     assert answer.encoded is not None

@@ -1,9 +1,10 @@
 """One run of the stress test: sessions at random for a while, then nothing may be wrong or left.
 
-A run is two rounds on one server. Each sets up the shared tables, lets sessions loose, checks what is there
-once they are gone, and drops all of it. The first is the warm-up: after a quarter of the time, at most a
-minute, caches are full, pools have grown, and what is made on first use is there. What the server holds then
-is what it may hold after the second round, the memory to within 5 % where the warm-up had its whole minute.
+First every part of the server is engaged and its caches of statements are filled. Then come two rounds. Each
+sets up the shared tables, lets sessions loose, checks what is there once they are gone, and drops all of it.
+The first is the warm-up, a quarter of the time and at most a minute, after which allocators and pools have
+grown. What the server holds then is what it may hold after the second round, the memory to within 5 % where
+the warm-up had its whole minute.
 """
 
 from __future__ import annotations
@@ -29,6 +30,9 @@ _HANG_S = 60.0
 """A statement that takes longer hangs: nothing here runs for more than a few seconds."""
 
 _WARM_UP_S = 60.0
+_CACHED = 2_048
+"""How many statements each of the server's caches keeps."""
+
 _MOST_RESIDENT = 1.05
 """Of the memory before: allocators keep a little more after each peak."""
 
@@ -80,7 +84,7 @@ class StressRun:
         return self.findings
 
     def _engage(self, server: StressedServer) -> None:
-        """Engage every part once, so that what is made on first use is there."""
+        """Engage every part once, so that what is made on first use is there, and fill the caches."""
         with server.connect() as connection:
             connection.execute("CREATE TABLE warm (a int, b text)")
             connection.execute("INSERT INTO warm SELECT g, g::text FROM generate_series(1, 100000) g")
@@ -94,6 +98,11 @@ class StressRun:
             with contextlib.suppress(psycopg.errors.QueryCanceled):
                 connection.execute(SLOW.encode())
             connection.execute("RESET statement_timeout")
+            for number in range(_CACHED):  # by both protocols, whose statements are kept apart
+                sql = f"SELECT a AS c{number}, b FROM warm WHERE a = {number} AND b > 'x' ORDER BY b LIMIT 3"
+                connection.execute(sql.encode())
+                with connection.cursor(binary=True) as cursor:
+                    cursor.execute(sql.encode())
             connection.execute("DROP TABLE warm")
         server.metrics()
 

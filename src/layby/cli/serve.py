@@ -17,10 +17,13 @@ import uvloop
 from layby import __version__
 from layby.adapter.coordinator import Coordinator
 from layby.cli.realtime import set_realtime
+from layby.cli.rest import at_rest
 from layby.compute.process_runtime import ProcessMaintenanceRuntime
 from layby.config import SystemParameters
 from layby.http.app import control_app
 from layby.http.control import ControlPlane
+from layby.memory.child import run_apart
+from layby.memory.heap import give_memory_back
 from layby.memory.reaper import reap_apart
 from layby.memory.segment import mapped_bytes
 from layby.memory.serving_core import ServingCore
@@ -114,6 +117,11 @@ async def _serve(
             try:
                 set_priority()
                 parameters.on_change.append(set_priority)
+                at_rest(
+                    turns,
+                    lambda: (metrics.walks_inline, metrics.walks_offloaded, coordinator.state.upper),
+                    lambda: run_apart(give_memory_back, lambda _: None),
+                )
                 gc.collect()
                 gc.freeze()
                 gc.set_threshold(*_GC_THRESHOLDS)

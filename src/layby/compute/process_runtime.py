@@ -39,7 +39,7 @@ from layby.errors import InternalError, SqlError
 from layby.memory.channel import Channel, ChannelClosedError
 from layby.memory.child import Child, run_apart
 from layby.memory.control_page import ControlPage
-from layby.memory.heap import REST, Rest
+from layby.memory.heap import Idleness, Rest
 from layby.memory.shared_arena import SharedArena
 from layby.memory.survival import Survival
 from layby.metrics import PeekMetrics
@@ -104,8 +104,9 @@ class ProcessMaintenanceRuntime:
         self._known: dict[int, ArrangementDesc] = {}
         self._child: Child | None = None
         self._outgoing: queue.SimpleQueue[tuple[Channel, object] | None] = queue.SimpleQueue()
-        self._idle_for = 0
-        """How often it has kept house since the last request, with nothing unanswered."""
+        self._asked = 0
+        """How many requests there were."""
+        self._idleness = Idleness()
         self._survival = Survival(time.monotonic)
         self._started_at = 0.0
         self._closed = False
@@ -174,7 +175,7 @@ class ProcessMaintenanceRuntime:
 
     def _request(self, request: _Request, then: Callable[[object], None]) -> None:
         with self._lock:
-            self._idle_for = 0
+            self._asked += 1
             self._open[request.token] = _Open(request, then)
             if self._child is not None:
                 self._outgoing.put((self._child.channel, request))
@@ -329,11 +330,10 @@ class ProcessMaintenanceRuntime:
         """Tell the process what may be compacted, what is gone here, so that it keeps no memory of it, and
         when it rests."""
         self._page[FRONTIER_SLOT] = self._compaction_frontier()
-        if not self._open:
-            self._idle_for += 1
+        rests = not self._open and self._idleness.rests(self._asked)
         child = self._child
-        if child is not None and (self._idle_for == REST or child.channel.owes_notice):
-            self._outgoing.put((child.channel, Rest() if self._idle_for == REST else None))
+        if child is not None and (rests or child.channel.owes_notice):
+            self._outgoing.put((child.channel, Rest() if rests else None))
         self._housekeeping = self._loop.call_later(_HOUSEKEEPING_S, self._keep_house)
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ctypes
+import os
 import signal
 import socket
 import subprocess
@@ -12,7 +13,7 @@ from concurrent.futures import Future, ThreadPoolExecutor
 from typing import Final, TypeVar
 
 from layby.memory.channel import Channel
-from layby.memory.heap import use_one_heap
+from layby.memory.heap import ONE_HEAP
 
 _PR_SET_PDEATHSIG: Final = 1
 _END_S: Final = 5.0
@@ -50,6 +51,7 @@ class Child:
                     [sys.executable, "-c", program, str(theirs.fileno())],
                     pass_fds=(theirs.fileno(),),
                     stdin=subprocess.DEVNULL,
+                    env=os.environ | ONE_HEAP,
                 )
         except BaseException:
             ours.close()
@@ -90,7 +92,6 @@ def start_child() -> socket.socket:
 
     From now on the terminal's interrupts do not reach this process, and it dies with its parent.
     """
-    use_one_heap()
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
     return socket.socket(fileno=int(sys.argv[1]))

@@ -1,4 +1,4 @@
-"""The heap of a child process: what it has freed goes back to the system when it rests.
+"""The heap: what a process has freed goes back to the system when it rests.
 
 glibc keeps freed memory for the next allocation, in an arena for each thread, and gives back the end of no
 arena but the first. Arrow's own allocator gives the part of a thread back only when that thread asks. After
@@ -13,12 +13,14 @@ from __future__ import annotations
 import ctypes
 from typing import Final, NamedTuple
 
-import pyarrow as pa
+ONE_HEAP: Final = {"ARROW_DEFAULT_MEMORY_POOL": "system", "MALLOC_ARENA_MAX": "1"}
+"""In the environment of a process: all libraries and threads allocate in one place.
+
+Not of the server: its loop would wait for the allocations of threads of lower priority.
+"""
 
 REST: Final = 5
-"""So many times of housekeeping, a second apart, without any request are a rest."""
-
-_M_ARENA_MAX: Final = -8
+"""So many looks, a second apart, at which nothing has happened are a rest."""
 
 _libc: Final = ctypes.CDLL(None)
 
@@ -27,13 +29,19 @@ class Rest(NamedTuple):
     """Tells a child process that nothing has been asked of it for a while: time to give memory back."""
 
 
-def use_one_heap() -> None:
-    """Have Arrow and all threads allocate in one place; once, before there are any other threads.
+class Idleness:
+    """Tells when a rest begins, once in each."""
 
-    Not in the server: its loop would wait for the allocations of threads of lower priority.
-    """
-    pa.set_memory_pool(pa.system_memory_pool())
-    _libc.mallopt(_M_ARENA_MAX, 1)
+    def __init__(self) -> None:
+        self._so_far: object = None
+        self._unchanged = 0
+
+    def rests(self, so_far: object) -> bool:
+        """Look at what has happened so far, a count say; whether this look begins a rest."""
+        if so_far != self._so_far:
+            self._so_far, self._unchanged = so_far, 0
+        self._unchanged += 1
+        return self._unchanged == REST
 
 
 def give_memory_back() -> None:

@@ -25,7 +25,7 @@ from layby.errors import InternalError
 from layby.memory.channel import ChannelClosedError
 from layby.memory.child import Child, run_apart
 from layby.memory.control_page import ControlPage
-from layby.memory.heap import REST, Rest
+from layby.memory.heap import Idleness, Rest
 from layby.memory.serving_core import ServingCore
 from layby.memory.shared_arena import SharedArena
 from layby.memory.survival import Survival
@@ -76,8 +76,7 @@ class _Walker:
         self.number = 0
         self.work: Work | None = None
         self.done: Callable[[], None] | None = None
-        self.idle_for = 0
-        """How often it has kept house since its last walk."""
+        self.idleness = Idleness()
         self.progress: ControlPage | None = None
         """Where the process shows how far its walk is; None until it has told."""
         self.channel.send(Setup(page, slot, nice, core.page))
@@ -206,7 +205,6 @@ class ProcessWalkPool:
     def _give(self, walker: _Walker, work: Work, done: Callable[[], None]) -> None:
         self._number += 1
         walker.number, walker.work, walker.done = self._number, work, done
-        walker.idle_for = 0
         self._page[walker.slot] = sum(walk.cancelled << bit for bit, walk in enumerate(work.walks))
         for bit, walk in enumerate(work.walks):
             walk.on_cancel = self._canceller(walker, self._number, bit)
@@ -352,8 +350,7 @@ class ProcessWalkPool:
     def _keep_house(self) -> None:
         """Tell idle processes what is gone here, so that they keep no memory of it, and when they rest."""
         for walker in list(self._idle):
-            walker.idle_for += 1
-            rests = walker.idle_for == REST
+            rests = walker.idleness.rests(walker.number)
             if rests or walker.channel.owes_notice:
                 try:
                     self._send(walker, Rest() if rests else None)
