@@ -7,14 +7,15 @@ the statement's text.
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, Final
 
 
 class SqlError(Exception):
     """An error to be told to the client; it leaves the server as it was.
 
     `position` counts characters of the statement's text from 1, as the protocol does. `context` says where
-    in the input the error lies ("COPY t, line 3, column a").
+    in the input the error lies ("COPY t, line 3, column a"). `schema`, `table`, `column` and `constraint`
+    name what refused a value, for programs to read.
     """
 
     def __init__(
@@ -26,6 +27,10 @@ class SqlError(Exception):
         hint: str | None = None,
         position: int | None = None,
         context: str | None = None,
+        schema: str | None = None,
+        table: str | None = None,
+        column: str | None = None,
+        constraint: str | None = None,
     ) -> None:
         super().__init__(message)
         self.sqlstate = sqlstate
@@ -34,6 +39,10 @@ class SqlError(Exception):
         self.hint = hint
         self.position = position
         self.context = context
+        self.schema = schema
+        self.table = table
+        self.column = column
+        self.constraint = constraint
 
     def forget_frames(self) -> None:
         """Let go of where it was raised: frames hold whatever was at work there, and an error that has become
@@ -42,24 +51,18 @@ class SqlError(Exception):
 
     def __reduce__(self) -> tuple[Any, ...]:
         """Pickle with the keyword fields, so that an error crosses to another process whole."""
-        return (
-            _rebuild,
-            (self.sqlstate, self.message, self.detail, self.hint, self.position, self.context),
-        )
+        given = {name: value for name in _FIELDS if (value := getattr(self, name)) is not None}
+        return (_rebuild, (self.sqlstate, self.message, given))
 
     def __repr__(self) -> str:
         return f"SqlError({self.sqlstate!r}, {self.message!r})"
 
 
-def _rebuild(
-    sqlstate: str,
-    message: str,
-    detail: str | None,
-    hint: str | None,
-    position: int | None,
-    context: str | None,
-) -> SqlError:
-    return SqlError(sqlstate, message, detail=detail, hint=hint, position=position, context=context)
+_FIELDS: Final = ("detail", "hint", "position", "context", "schema", "table", "column", "constraint")
+
+
+def _rebuild(sqlstate: str, message: str, fields: dict[str, Any]) -> SqlError:
+    return SqlError(sqlstate, message, **fields)
 
 
 class InternalError(SqlError):

@@ -18,13 +18,12 @@ from typing import Protocol
 
 import numpy as np
 
-from layby.adapter.unique import violation
+from layby.adapter.unique import UniqueKey, violation
 from layby.compute.arrangement import ArrangementDesc, Updates, arrange
 from layby.compute.maintenance import ApplyWrites, Message, TableWrite
 from layby.compute.state import ServingState
 from layby.errors import InternalError, SqlError
 from layby.memory.arena import HEAP
-from layby.sql.catalog import Index
 from layby.trace.batch import Batch
 from layby.types.column import concat
 
@@ -40,9 +39,8 @@ def now_ms() -> int:
 class UniqueCheck:
     """A unique index that a write has to respect."""
 
-    index: Index
+    key: UniqueKey
     arrangement: ArrangementDesc
-    columns: tuple[str, ...]
 
 
 @dataclass(frozen=True, slots=True)
@@ -169,7 +167,7 @@ class GroupCommit:
                 snapshot = self._state.snapshot(desc.id)
                 existing = () if snapshot is None else snapshot.oks
                 taken = keys_taken.get(desc.id, [])
-                error = violation(check.index, ready.oks, (*existing, *taken), check.columns)
+                error = violation(check.key, ready.oks, (*existing, *taken))
                 if error is not None:
                     return error
                 deltas[desc.id] = ready.oks

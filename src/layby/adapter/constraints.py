@@ -26,6 +26,9 @@ def check_rows(table: Table, columns: Sequence[Column]) -> None:
                 "23502",
                 f'null value in column "{desc.name}" of relation "{table.name}" violates not-null constraint',
                 detail=f"Failing row contains ({', '.join(_shown(c, row) for c in columns)}).",
+                schema=table.schema,
+                table=table.name,
+                column=desc.name,
             )
             violations.append((row, True, error))
         if desc.max_length is not None and isinstance(column, TextColumn) and len(column):

@@ -28,7 +28,7 @@ from layby.adapter.own_writes import put_together
 from layby.adapter.session import Session
 from layby.adapter.statements import StatementCache
 from layby.adapter.transaction import Transaction
-from layby.adapter.unique import key_names
+from layby.adapter.unique import unique_key
 from layby.compute.arrangement import ArrangementDesc, Updates
 from layby.compute.maintenance import TableWrite
 from layby.compute.runtime import Job, MaintenanceRuntime, ThreadMaintenanceRuntime
@@ -347,7 +347,7 @@ class Coordinator:
                 return
             parts[table_id] = tuple(run.updates for run in runs)
             found = tuple(
-                UniqueCheck(index, self.arrangement(table, index), key_names(table, index))
+                UniqueCheck(unique_key(table, index), self.arrangement(table, index))
                 for index in table.indexes
                 if index.unique
             )

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 from layby.adapter.execution import Execution
 from layby.adapter.outcome import CommandOutcome
 from layby.adapter.transaction import Transaction
-from layby.adapter.unique import NoDuplicates, key_names
+from layby.adapter.unique import unique_key
 from layby.compute.arrangement import ArrangementDesc, shard
 from layby.compute.maintenance import CreateArrangement, DropArrangement
 from layby.errors import SqlError
@@ -126,7 +126,7 @@ def _build(
     coordinator.reserved_names.add(index.name)
     verify: Callable[[Batch], SqlError | None] | None = None
     if index.unique:
-        verify = NoDuplicates(index, key_names(table, index))
+        verify = unique_key(table, index)
 
     def created(error: SqlError | None) -> None:
         coordinator.reserved_names.discard(index.name)

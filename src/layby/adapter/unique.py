@@ -10,8 +10,10 @@ import pyarrow.compute as pc
 from numpy.typing import NDArray
 
 from layby.errors import SqlError
-from layby.expr.scalar import ColumnRef
+from layby.expr.scalar import ColumnRef, Expr
 from layby.sql.catalog import Index, Table
+from layby.sql.names import quoted
+from layby.sql.render import sql_text
 from layby.trace.batch import Batch
 from layby.trace.constraints import KeyRange
 from layby.trace.search import seek
@@ -26,14 +28,54 @@ _ONE_BY_ONE = 1_000
 """Up to so many keys are sought one by one (about 2 µs a key and batch)."""
 
 
-def violation(
-    index: Index, delta: Batch, existing: Sequence[Batch], columns: Sequence[str]
-) -> SqlError | None:
+@dataclass(frozen=True, slots=True)
+class UniqueKey:
+    """A unique index, and what errors say of it: its table, and its key's columns as SQL text.
+
+    Refuses the contents of the index, where called, so that it runs where the index is built.
+    """
+
+    index: Index
+    schema: str
+    table: str
+    columns: tuple[str, ...]
+
+    def __call__(self, batch: Batch) -> SqlError | None:
+        """Return the error of building the index over these rows, or None."""
+        return duplicate(self, batch)
+
+    def error(self, message: str, key: tuple[PhysicalValue, ...], trouble: str) -> SqlError:
+        """Return the error (23505) that a key gives; `trouble` says in the detail what is wrong with it."""
+        types = (k.expr.type for k in self.index.keys)
+        shown = ("null" if v is None else render(t, v) for t, v in zip(types, key, strict=True))
+        return SqlError(
+            "23505",
+            f'{message} "{self.index.name}"',
+            detail=f"Key ({', '.join(self.columns)})=({', '.join(shown)}) {trouble}.",
+            schema=self.schema,
+            table=self.table,
+            constraint=self.index.name,
+        )
+
+
+def unique_key(table: Table, index: Index) -> UniqueKey:
+    """Return the unique index of a table as its errors need it."""
+    return UniqueKey(index, table.schema, table.name, tuple(_key_text(table, k.expr) for k in index.keys))
+
+
+def _key_text(table: Table, expr: Expr) -> str:
+    if isinstance(expr, ColumnRef):
+        return quoted(table.desc.columns[expr.index].name)
+    return sql_text(expr, [quoted(column.name) for column in table.desc.columns])
+
+
+def violation(unique: UniqueKey, delta: Batch, existing: Sequence[Batch]) -> SqlError | None:
     """Return the error (23505) of a write that would leave a key twice, or None.
 
     `delta` are the write's updates arranged by the index, `existing` all batches before it. A key with a
-    NULL is like no other. `columns` are the names of the key's columns.
+    NULL is like no other.
     """
+    index = unique.index
     positions, sums = _keys(delta, len(index.keys))
     wanted = np.flatnonzero(sums > 0)
     if not len(wanted):
@@ -45,44 +87,18 @@ def violation(
     if not len(over):
         return None
     key = tuple(delta.columns[i].value(int(positions[over[0]])) for i in range(len(index.keys)))
-    return SqlError(
-        "23505",
-        f'duplicate key value violates unique constraint "{index.name}"',
-        detail=f"{describe_key(index, key, columns)} already exists.",
-    )
+    return unique.error("duplicate key value violates unique constraint", key, "already exists")
 
 
-@dataclass(frozen=True, slots=True)
-class NoDuplicates:
-    """Refuses the contents of a unique index where two rows have one key; a plain value, so that it runs
-    where the index is built."""
-
-    index: Index
-    columns: tuple[str, ...]
-
-    def __call__(self, batch: Batch) -> SqlError | None:
-        """Return the error of building the index over these rows, or None."""
-        return duplicate(self.index, batch, self.columns)
-
-
-def duplicate(index: Index, batch: Batch, columns: Sequence[str]) -> SqlError | None:
+def duplicate(unique: UniqueKey, batch: Batch) -> SqlError | None:
     """Return the error of building a unique index over rows of which two have one key, or None."""
+    index = unique.index
     positions, sums = _keys(batch, len(index.keys))
     over = np.flatnonzero(sums > 1)
     if not len(over):
         return None
     key = tuple(batch.columns[i].value(int(positions[over[0]])) for i in range(len(index.keys)))
-    return SqlError(
-        "23505",
-        f'could not create unique index "{index.name}"',
-        detail=f"{describe_key(index, key, columns)} is duplicated.",
-    )
-
-
-def describe_key(index: Index, key: tuple[PhysicalValue, ...], columns: Sequence[str]) -> str:
-    """Return `Key (a, b)=(1, x)` as PostgreSQL's details have it."""
-    shown = ("null" if v is None else render(k.expr.type, v) for k, v in zip(index.keys, key, strict=True))
-    return f"Key ({', '.join(columns)})=({', '.join(shown)})"
+    return unique.error("could not create unique index", key, "is duplicated")
 
 
 def _keys(batch: Batch, arity: int) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
@@ -189,11 +205,3 @@ def _equal_texts(
     stops = ends[np.searchsorted(ends, firsts, "right").clip(max=len(ends) - 1)]
     stops[firsts < 0] = -1
     return firsts + offset, stops + offset
-
-
-def key_names(table: Table, index: Index) -> tuple[str, ...]:
-    """Return the names of an index's key columns, as error details show them."""
-    return tuple(
-        table.desc.columns[k.expr.index].name if isinstance(k.expr, ColumnRef) else "expression"
-        for k in index.keys
-    )

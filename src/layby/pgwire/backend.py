@@ -66,14 +66,11 @@ def notice_response(notice: SqlError, severity: str) -> bytes:
 
 def _fields(kind: bytes, severity: str, error: SqlError) -> bytes:
     fields = [f"S{severity}", f"V{severity}", f"C{error.sqlstate}", f"M{error.message}"]
-    if error.detail is not None:
-        fields.append(f"D{error.detail}")
-    if error.hint is not None:
-        fields.append(f"H{error.hint}")
-    if error.position is not None:
-        fields.append(f"P{error.position}")
-    if error.context is not None:
-        fields.append(f"W{error.context}")
+    optional = (
+        *(("D", error.detail), ("H", error.hint), ("P", error.position), ("W", error.context)),
+        *(("s", error.schema), ("t", error.table), ("c", error.column), ("n", error.constraint)),
+    )
+    fields += [f"{field}{value}" for field, value in optional if value is not None]
     # A message may quote what a client sent: a NUL would end the field, a lone surrogate has no UTF-8.
     body = b"".join(f.replace("\0", "").encode("utf-8", "backslashreplace") + b"\0" for f in fields)
     return message(kind, body + b"\0")

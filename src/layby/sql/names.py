@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Sequence
 from typing import Final
 
@@ -11,6 +12,8 @@ from layby.sql.parse import Node
 
 NAME_LIMIT: Final = 63
 """Bytes that an identifier may take; the grammar cuts longer ones."""
+
+_PLAIN: Final = re.compile("[a-z_][a-z0-9_]*")
 
 _VALUE_NAMES: Final[dict[int, str]] = {
     pb.SVFOP_CURRENT_DATE: "current_date",
@@ -34,6 +37,11 @@ _VALUE_NAMES: Final[dict[int, str]] = {
 def column_name(node: Node) -> str:
     """Return the name of a result column that has no alias."""
     return _strong_or_weak(node)[0] or "?column?"
+
+
+def quoted(name: str) -> str:
+    """Return an identifier as SQL text, in double quotes where it is no plain lowercase word."""
+    return name if _PLAIN.fullmatch(name) else '"' + name.replace('"', '""') + '"'
 
 
 def index_column_name(node: Node) -> str:
