@@ -152,7 +152,7 @@ def test_a_bad_header_ends_decoding_at_once(data: bytes, message: str) -> None:
     assert decoder.feed(frontend.SYNC) == []
 
 
-@pytest.mark.parametrize("length", [-1, 0, 7, 10_001, 2**31 - 1])
+@pytest.mark.parametrize("length", [-1, 0, 7, 10_005, 2**31 - 1])
 def test_a_startup_packet_of_impossible_length_is_refused(length: int) -> None:
     decoder = Decoder()
     assert decoder.feed(pack(">i", length)) == []

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from tests.adapter.harness import Server
-from tests.pgwire.frontend import errors
+from tests.pgwire.frontend import errors, fields, kinds, split, startup
 from tests.product.wire import Wire
 
 
@@ -100,3 +100,118 @@ def test_a_null_that_is_refused_names_table_and_column(wire: Wire, sql: str, row
         "t": "t",
         "c": "a",
     }
+
+
+# -- transactions
+
+
+def answers(wire: Wire, sql: str) -> list[str]:
+    """Return command tags, the errors' and notices' codes and texts, and last the status of the session."""
+    written = wire.query(sql)
+    wire.server.settle()
+    told: list[str] = []
+    for kind, body in split(written + wire.received()):
+        if kind in "EN":
+            told.append(f"{fields(body)['C']} {fields(body)['M']}")
+        elif kind in "CZ":
+            told.append(body.rstrip(b"\0").decode())
+    return told
+
+
+_NOT_IN_A_BLOCK = "25P01 there is no transaction in progress"
+
+
+@pytest.mark.parametrize(
+    ("sql", "told"),
+    [
+        ("BEGIN", ["BEGIN", "T"]),
+        ("BEGIN WORK", ["BEGIN", "T"]),
+        ("START TRANSACTION", ["START TRANSACTION", "T"]),
+        ("BEGIN; COMMIT", ["BEGIN", "COMMIT", "I"]),
+        ("BEGIN; END TRANSACTION", ["BEGIN", "COMMIT", "I"]),
+        ("BEGIN; ABORT", ["BEGIN", "ROLLBACK", "I"]),
+        ("END", [_NOT_IN_A_BLOCK, "COMMIT", "I"]),
+        ("ABORT WORK", [_NOT_IN_A_BLOCK, "ROLLBACK", "I"]),
+        ("BEGIN; COMMIT AND CHAIN", ["BEGIN", "COMMIT", "T"]),
+        ("BEGIN; ROLLBACK AND CHAIN", ["BEGIN", "ROLLBACK", "T"]),
+        ("BEGIN; ROLLBACK AND NO CHAIN", ["BEGIN", "ROLLBACK", "I"]),
+        ("COMMIT AND CHAIN", ["25P01 COMMIT AND CHAIN can only be used in transaction blocks", "I"]),
+        ("ROLLBACK AND CHAIN", ["25P01 ROLLBACK AND CHAIN can only be used in transaction blocks", "I"]),
+        (
+            "BEGIN; START TRANSACTION",
+            ["BEGIN", "25001 there is already a transaction in progress", "START TRANSACTION", "T"],
+        ),
+        (
+            "SET TRANSACTION READ ONLY",
+            ["25P01 SET TRANSACTION can only be used in transaction blocks", "SET", "I"],
+        ),
+    ],
+)
+def test_transactions_answer_with_their_tags(wire: Wire, sql: str, told: list[str]) -> None:
+    assert answers(wire, sql) == told
+
+
+def test_a_block_chained_to_another_has_its_modes_and_ends_apart_from_it(wire: Wire) -> None:
+    wire.run("CREATE TABLE t (a int)")
+    wire.run(
+        "BEGIN; INSERT INTO t VALUES (1); COMMIT AND CHAIN; INSERT INTO t VALUES (2); ROLLBACK AND CHAIN"
+    )
+    wire.run("COMMIT; BEGIN READ ONLY; COMMIT AND CHAIN")
+    assert refused(wire, "INSERT INTO t VALUES (3)") == {
+        "C": "25006",
+        "M": "cannot execute INSERT in a read-only transaction",
+    }
+    assert answers(wire, "COMMIT AND CHAIN") == ["ROLLBACK", "T"]
+    assert row(wire, "SHOW transaction_read_only") == b"on"
+    assert answers(wire, "COMMIT") == ["COMMIT", "I"]
+    assert row(wire, "SHOW transaction_read_only") == b"off"
+    assert row(wire, "SELECT a FROM t") == b"1"
+
+
+def row(wire: Wire, sql: str) -> bytes:
+    """Return the value of an answer of one row and one column."""
+    ((_, data),) = [message for message in split(wire.run(sql)) if message[0] == "D"]
+    return data[6:]
+
+
+# -- what a session is told of
+
+
+@pytest.mark.parametrize(
+    ("name", "shown"),
+    [
+        ("x" * 100, "x" * 63),
+        ("é" * 40, "?" * 62),
+        ("x" * 62 + "é", "x" * 62),
+        ("新", "???"),
+        ("a\tb\x7f", "a?b?"),
+        (" ~ ", " ~ "),
+    ],
+)
+def test_an_application_name_is_cut_and_cleaned(server: Server, name: str, shown: str) -> None:
+    told = Wire(server, started=False).send(startup(user="layby", application_name=name))
+    assert ("S", f"application_name\0{shown}\0".encode()) in split(told)
+    told = Wire(server).run(f"SET application_name = '{name}'")
+    assert ("S", f"application_name\0{shown}\0".encode()) in split(told)
+
+
+@pytest.mark.parametrize("spelling", ["utf8", "UTF-8", "'utf-8'", "Unicode"])
+def test_an_encoding_is_known_by_its_letters_and_digits(server: Server, spelling: str) -> None:
+    told = Wire(server, started=False).send(startup(user="layby", client_encoding=spelling))
+    assert ("S", b"client_encoding\0UTF8\0") in split(told)
+    assert "N" not in kinds(told)
+
+
+def test_a_session_is_told_whether_it_may_write(wire: Wire) -> None:
+    told = split(wire.run("SET default_transaction_read_only = on"))
+    assert ("S", b"default_transaction_read_only\0on\0") in told
+
+
+def test_a_startup_packet_is_taken_up_to_its_limit(server: Server) -> None:
+    longest = startup(user="layby", search_path="x" * 9_971)
+    assert len(longest) == 10_004
+    assert kinds(Wire(server, started=False).send(longest)).endswith("KZ")
+    refused_wire = Wire(server, started=False)
+    (error,) = errors(refused_wire.send(startup(user="layby", search_path="x" * 9_972)))
+    assert (error["S"], error["C"], error["M"]) == ("FATAL", "08P01", "invalid length of startup packet")
+    assert refused_wire.closed

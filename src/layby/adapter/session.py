@@ -32,7 +32,7 @@ from layby.adapter.outcome import (
 )
 from layby.adapter.reads import read
 from layby.adapter.transaction import Transaction
-from layby.adapter.variables import REPORTED_FIXED, VARIABLES, SessionVariables, milliseconds
+from layby.adapter.variables import MODES, REPORTED_FIXED, VARIABLES, SessionVariables, milliseconds
 from layby.errors import SqlError
 from layby.peek.answer import Failed, PeekResponse, RowEncoder, Rows, Stashed
 from layby.peek.stash import StashReader
@@ -400,14 +400,19 @@ class Session:
         if self.transaction is None:
             self.transaction = Transaction(explicit=False)
             self.variables.begin()
-            for mode in ("transaction_isolation", "transaction_read_only"):
+            for mode in MODES:
                 default = self.variables.get(f"default_{mode}")
                 if default != self.variables.get(mode):
                     self.variables.set(mode, default, local=True)
         return self.transaction
 
-    def commit(self, transaction: Transaction, execution: Execution, tag: str) -> None:
-        """Commit a transaction and finish `execution` with the tag, or with the error it came to."""
+    def commit(
+        self, transaction: Transaction, execution: Execution, tag: str, *, chain: bool = False
+    ) -> None:
+        """Commit a transaction and finish `execution` with the tag, or with the error it came to.
+
+        `chain` begins the next block once it is committed.
+        """
         coordinator = self.coordinator
         execution.cancel = None
 
@@ -418,7 +423,10 @@ class Session:
                 return
             for finish in transaction.at_commit:
                 finish()
-            self._end(transaction, committed=True)
+            if chain:
+                self._chain(lambda: self._end(transaction, committed=True))
+            else:
+                self._end(transaction, committed=True)
             execution.finish(CommandOutcome(tag))
 
         if transaction.writes:
@@ -738,7 +746,8 @@ class Session:
     def _transaction(self, plan: TransactionPlan, execution: Execution) -> None:
         transaction = self.transaction
         in_block = transaction is not None and transaction.explicit
-        if plan.kind == "begin":
+        tag = plan.kind.upper()
+        if plan.kind in ("begin", "start transaction"):
             if transaction is not None and transaction.failed:
                 raise in_failed_block()
             if in_block:
@@ -750,21 +759,25 @@ class Session:
             if plan.read_only is not None:
                 mode = "on" if plan.read_only else "off"
                 self.variables.set("transaction_read_only", mode, local=True)
-            execution.finish(CommandOutcome("BEGIN"))
+            execution.finish(CommandOutcome(tag))
             return
         if plan.savepoint is not None:
             self._savepoint(plan.kind, plan.savepoint, execution)
             return
         if not in_block:
+            if plan.chain:
+                raise SqlError("25P01", f"{tag} AND CHAIN can only be used in transaction blocks")
             self.notice("there is no transaction in progress", "25P01", "WARNING")
-        tag = plan.kind.upper()
         if transaction is None:
             execution.finish(CommandOutcome(tag))
         elif plan.kind == "rollback" or transaction.failed:
-            self._rolled_back(transaction)
+            if plan.chain:
+                self._chain(lambda: self._rolled_back(transaction))
+            else:
+                self._rolled_back(transaction)
             execution.finish(CommandOutcome("ROLLBACK"))
         else:
-            self.commit(transaction, execution, tag)
+            self.commit(transaction, execution, tag, chain=plan.chain)
 
     def _savepoint(self, kind: str, name: str, execution: Execution) -> None:
         transaction = self.transaction
@@ -786,6 +799,14 @@ class Session:
     def _roll_back_to(self, transaction: Transaction, name: str) -> None:
         savepoint = transaction.roll_back_to(name)
         self.coordinator.locks.release_but(transaction.owner, savepoint.held)
+
+    def _chain(self, end: Callable[[], None]) -> None:
+        """End a block by `end`, and begin the next with its modes."""
+        modes = {mode: self.variables.get(mode) for mode in MODES}
+        end()
+        self.open_transaction().explicit = True
+        for mode, value in modes.items():
+            self.variables.set(mode, value, local=True)
 
     def _rolled_back(self, transaction: Transaction) -> None:
         self._abort(transaction)

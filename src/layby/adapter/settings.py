@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from layby.adapter.analyze import analyze
 from layby.adapter.execution import Execution
 from layby.adapter.outcome import CommandOutcome, EncoderFor, ResultDesc, RowsOutcome
-from layby.adapter.variables import VARIABLES
+from layby.adapter.variables import MODES, VARIABLES
 from layby.config import PARAMETERS
 from layby.errors import SqlError
 from layby.sql.explain import explain as explain_lines
@@ -61,8 +61,9 @@ def set_parameter(session: Session, plan: SetPlan, execution: Execution) -> None
         session.variables.reset_all()
     elif name.lower() in VARIABLES:
         if plan.local and session.status == b"I":
-            session.notice("SET LOCAL can only be used in transaction blocks", "25P01", "WARNING")
-        local = plan.local or name.lower() in ("transaction_isolation", "transaction_read_only")
+            command = "SET TRANSACTION" if name.lower() in MODES else "SET LOCAL"
+            session.notice(f"{command} can only be used in transaction blocks", "25P01", "WARNING")
+        local = plan.local or name.lower() in MODES
         session.variables.set(name.lower(), plan.value, local=local)
     elif name.lower() in PARAMETERS:
         parameters.get(name.lower())

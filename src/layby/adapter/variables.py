@@ -9,6 +9,7 @@ from typing import Final
 
 from layby import __version__
 from layby.errors import SqlError
+from layby.sql.names import NAME_LIMIT
 
 SERVER_VERSION: Final = f"15.0 (layby {__version__})"
 """Clients choose their dialect by it: layby speaks that of PostgreSQL 15."""
@@ -34,6 +35,19 @@ class Variable:
 
 def _any(name: str, value: str) -> str:  # noqa: ARG001
     return value
+
+
+def _name(name: str, value: str) -> str:  # noqa: ARG001
+    """Cut a name to what an identifier may take, and put ? for each byte that is not printable ASCII."""
+    kept = value.encode("utf-8", "replace")[:NAME_LIMIT].decode(errors="ignore")
+    return re.sub(rb"[^ -~]", b"?", kept.encode()).decode()
+
+
+def _encoding(name: str, value: str) -> str:
+    """Accept the spellings of UTF8: only letters and digits count, as in PostgreSQL."""
+    if re.sub(r"[\W_]", "", value).lower() in ("utf8", "unicode"):
+        return "UTF8"
+    raise _only_known(name, value, "UTF8")
 
 
 def _one_of(*allowed: str, says: str | None = None) -> Callable[[str, str], str]:
@@ -64,14 +78,16 @@ def _only(kept: str, *allowed: str) -> Callable[[str, str], str]:
 
     def check(name: str, value: str) -> str:
         if value.strip().lower() not in allowed:
-            raise SqlError(
-                "22023",
-                f'invalid value for parameter "{name}": "{value}"',
-                detail=f"layby knows {kept} only.",
-            )
+            raise _only_known(name, value, kept)
         return kept
 
     return check
+
+
+def _only_known(name: str, value: str, kept: str) -> SqlError:
+    return SqlError(
+        "22023", f'invalid value for parameter "{name}": "{value}"', detail=f"layby knows {kept} only."
+    )
 
 
 def _integer(minimum: int, maximum: int) -> Callable[[str, str], str]:
@@ -130,16 +146,10 @@ ISOLATION_LEVELS: Final = (
 VARIABLES: Final = {
     v.shown.lower(): v
     for v in (
-        Variable("application_name", "", _any, "The client's name for itself.", reported=True),
+        Variable("application_name", "", _name, "The client's name for itself.", reported=True),
         Variable("bytea_output", "hex", _one_of("hex", "escape"), "Has no effect: there is no bytea."),
         Variable("check_function_bodies", "on", _boolean, "Has no effect: there are no SQL functions."),
-        Variable(
-            "client_encoding",
-            "UTF8",
-            _only("UTF8", "utf8", "utf-8", "unicode"),
-            "The client's encoding.",
-            reported=True,
-        ),
+        Variable("client_encoding", "UTF8", _encoding, "The client's encoding.", reported=True),
         Variable(
             "client_min_messages",
             "notice",
@@ -159,7 +169,13 @@ VARIABLES: Final = {
             _one_of(*ISOLATION_LEVELS),
             "The isolation level of new transactions.",
         ),
-        Variable("default_transaction_read_only", "off", _boolean, "Whether new transactions may not write."),
+        Variable(
+            "default_transaction_read_only",
+            "off",
+            _boolean,
+            "Whether new transactions may not write.",
+            reported=True,
+        ),
         Variable(
             "extra_float_digits", "1", _integer(-15, 3), "Has no effect: floats are shown shortest-exact."
         ),
@@ -206,6 +222,9 @@ VARIABLES: Final = {
         Variable("transaction_read_only", "off", _boolean, "Whether the transaction may not write."),
     )
 }
+
+MODES: Final = ("transaction_isolation", "transaction_read_only")
+"""What a transaction's modes are kept in, for as long as it lasts."""
 
 REPORTED_FIXED: Final = {"is_superuser": "on", "in_hot_standby": "off"}
 

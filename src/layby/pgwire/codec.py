@@ -45,7 +45,7 @@ CANCEL_REQUEST: Final = 80877102
 SSL_REQUEST: Final = 80877103
 GSSENC_REQUEST: Final = 80877104
 
-STARTUP_LIMIT: Final = 10_000
+STARTUP_LIMIT: Final = 10_004
 SMALL_LIMIT: Final = 10_000
 LARGE_LIMIT: Final = 0x3FFF_FFFE
 """The longest messages taken, in bytes with their length word: PostgreSQL's own limits."""

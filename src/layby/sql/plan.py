@@ -320,7 +320,8 @@ class SetPlan:
 
 @dataclass(frozen=True, slots=True)
 class TransactionPlan:
-    """BEGIN ("begin"), COMMIT ("commit") or ROLLBACK ("rollback"), with the modes that were named.
+    """BEGIN ("begin", "start transaction"), COMMIT ("commit") or ROLLBACK ("rollback"), with the modes that
+    were named; `chain` begins the next block at once, with the modes of the one that ends.
 
     Also "savepoint", "release" and "rollback to", of the savepoint of that name.
     """
@@ -329,6 +330,7 @@ class TransactionPlan:
     isolation: str | None = None
     read_only: bool | None = None
     savepoint: str | None = None
+    chain: bool = False
 
 
 @dataclass(frozen=True, slots=True)

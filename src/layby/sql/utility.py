@@ -13,7 +13,7 @@ from layby.sql.plan import DiscardPlan, SetPlan, ShowPlan, TransactionPlan
 
 _TRANSACTIONS: Final = {
     pb.TRANS_STMT_BEGIN: "begin",
-    pb.TRANS_STMT_START: "begin",
+    pb.TRANS_STMT_START: "start transaction",
     pb.TRANS_STMT_COMMIT: "commit",
     pb.TRANS_STMT_ROLLBACK: "rollback",
 }
@@ -110,12 +110,13 @@ def plan_transaction(context: BindContext, node: Node) -> TransactionPlan:
     kind = _TRANSACTIONS.get(node.kind)
     if kind is None:
         raise context.unsupported("prepared transactions are")
-    if node.chain:
-        raise context.unsupported("AND CHAIN is")
     modes = _modes(node.options)
     read_only = modes.get("transaction_read_only")
     return TransactionPlan(
-        kind, modes.get("transaction_isolation"), None if read_only is None else read_only == "on"
+        kind,
+        modes.get("transaction_isolation"),
+        None if read_only is None else read_only == "on",
+        chain=node.chain,
     )
 
 
