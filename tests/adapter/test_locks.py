@@ -19,7 +19,7 @@ class Locks:
         self.owners: dict[str, LockOwner] = {}
 
     def take(self, name: str, table_id: int, mode: LockMode) -> bool:
-        owner = self.owners.setdefault(name, LockOwner())
+        owner = self.owners.setdefault(name, LockOwner(ord(name)))
         return self.locks.acquire(owner, table_id, mode, lambda: self.granted.append(name))
 
     def release(self, name: str) -> None:
@@ -70,8 +70,13 @@ def test_a_cycle_over_three_tables_is_refused_and_changes_nothing() -> None:
     assert not locks.take("a", 2, EXCLUSIVE)
     assert not locks.take("b", 3, EXCLUSIVE)
     with pytest.raises(SqlError) as caught:
-        locks.take("c", 1, EXCLUSIVE)
+        locks.take("c", 1, SHARED)
     assert (caught.value.sqlstate, caught.value.message) == DEADLOCK
+    assert caught.value.detail == (
+        "Process 99 waits for ShareLock on relation 1; blocked by process 97.\n"
+        "Process 97 waits for ExclusiveLock on relation 2; blocked by process 98.\n"
+        "Process 98 waits for ExclusiveLock on relation 3; blocked by process 99."
+    )
     locks.release("c")
     assert locks.granted == ["b"]
     locks.release("b")

@@ -174,6 +174,22 @@ def row(wire: Wire, sql: str) -> bytes:
     return data[6:]
 
 
+def test_a_deadlock_tells_who_waits_for_whom(server: Server, wire: Wire) -> None:
+    other = Wire(server)
+    wire.run("CREATE TABLE t (a int); INSERT INTO t VALUES (1)")
+    wire.run("CREATE TABLE u (a int); INSERT INTO u VALUES (1)")
+    wire.run("BEGIN; UPDATE t SET a = 2")
+    other.run("BEGIN; UPDATE u SET a = 2")
+    assert wire.query("UPDATE u SET a = 3") == b""
+    first, second = wire.process_id, other.process_id
+    assert refused(other, "UPDATE t SET a = 3") == {
+        "C": "40P01",
+        "M": "deadlock detected",
+        "D": f'Process {second} waits for ExclusiveLock on relation "t"; blocked by process {first}.\n'
+        f'Process {first} waits for ExclusiveLock on relation "u"; blocked by process {second}.',
+    }
+
+
 # -- what a session is told of
 
 

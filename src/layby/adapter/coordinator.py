@@ -105,7 +105,7 @@ class Coordinator:
         self.maintenance = maintenance(self.state, lambda: self._compaction_frontier)
         oracle = Oracle(self.state.upper - 1, clock)
         self._commits = commits(GroupCommit(self.state, oracle, self.maintenance.submit), self.state)
-        self.locks = TableLocks()
+        self.locks = TableLocks(self._table_name)
         system = (*SYSTEM_TABLES, active_peeks(self.worker))
         self.catalog = Catalog(1, {(table.schema, table.name): table for table in system})
         self.statements = StatementCache()
@@ -214,6 +214,10 @@ class Coordinator:
     def table_by_id(self, table_id: int) -> Table | None:
         """Return the table of that identity in the catalog in force."""
         return next((t for t in self.catalog.tables.values() if t.id == table_id), None)
+
+    def _table_name(self, table_id: int) -> str:
+        table = self.table_by_id(table_id)
+        return str(table_id) if table is None else f'"{table.name}"'
 
     def arrangement(self, table: Table, index: Index | None) -> ArrangementDesc:
         """Return the arrangement that a read of the table by `index` (None: its shard) walks."""

@@ -7,26 +7,28 @@ shared from its commit until readers can see it. Reads take no lock at all.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 from enum import Enum
+from typing import NamedTuple
 
 from layby.errors import SqlError
 
 
 class LockMode(Enum):
-    """How a table is held."""
+    """How a table is held, by the names that PostgreSQL has for it."""
 
-    SHARED = "shared"
-    EXCLUSIVE = "exclusive"
+    SHARED = "ShareLock"
+    EXCLUSIVE = "ExclusiveLock"
 
 
 class LockOwner:
-    """A transaction, as far as locks know it."""
+    """A transaction, as far as locks know it; `process_id` is its session's, for a deadlock's detail."""
 
-    __slots__ = ("held", "waits_for")
+    __slots__ = ("held", "process_id", "waits_for")
 
-    def __init__(self) -> None:
+    def __init__(self, process_id: int = 0) -> None:
+        self.process_id = process_id
         self.held: dict[int, LockMode] = {}
         self.waits_for: int | None = None
 
@@ -38,6 +40,14 @@ class _Waiter:
     granted: Callable[[], None]
 
 
+class _Wait(NamedTuple):
+    """Who waits, for what."""
+
+    owner: LockOwner
+    mode: LockMode
+    table_id: int
+
+
 @dataclass(slots=True)
 class _Lock:
     holders: dict[LockOwner, LockMode] = field(default_factory=dict)
@@ -47,7 +57,9 @@ class _Lock:
 class TableLocks:
     """All table locks; first come, first served; a cycle of waiters is refused (40P01)."""
 
-    def __init__(self) -> None:
+    def __init__(self, name_of: Callable[[int], str] = str) -> None:
+        """`name_of` says what a deadlock's detail calls a table."""
+        self._name_of = name_of
         self._locks: dict[int, _Lock] = {}
 
     def acquire(self, owner: LockOwner, table_id: int, mode: LockMode, granted: Callable[[], None]) -> bool:
@@ -64,7 +76,7 @@ class TableLocks:
         if not lock.queue and self._compatible(lock, owner, mode):
             self._hold(lock, owner, table_id, mode)
             return True
-        self._refuse_cycle(owner, table_id)
+        self._refuse_cycle(_Wait(owner, mode, table_id))
         owner.waits_for = table_id
         lock.queue.append(_Waiter(owner, mode, granted))
         return False
@@ -125,16 +137,30 @@ class TableLocks:
         lock.holders[owner] = mode
         owner.held[table_id] = mode
 
-    def _refuse_cycle(self, owner: LockOwner, table_id: int) -> None:
-        """Raise 40P01 where whoever is before `owner` at the table waits, however indirectly, for `owner`."""
-        tables, seen = [table_id], {table_id}
-        while tables:
-            lock = self._locks[tables.pop()]
+    def _refuse_cycle(self, wait: _Wait) -> None:
+        """Raise 40P01 where whoever is before the one who is to wait waits, however indirectly, for him."""
+        chains: list[tuple[_Wait, ...]] = [(wait,)]
+        seen = {wait.table_id}
+        while chains:
+            chain = chains.pop()
+            lock = self._locks[chain[-1].table_id]
             for other in (*lock.holders, *(waiter.owner for waiter in lock.queue)):
                 wanted = other.waits_for
                 if wanted is None or wanted in seen:
                     continue
-                if owner in self._locks[wanted].holders:
-                    raise SqlError("40P01", "deadlock detected")
+                before = self._locks[wanted]
+                mode = next(waiter.mode for waiter in before.queue if waiter.owner is other)
+                longer = (*chain, _Wait(other, mode, wanted))
+                if wait.owner in before.holders:
+                    raise self._deadlock(longer)
                 seen.add(wanted)
-                tables.append(wanted)
+                chains.append(longer)
+
+    def _deadlock(self, cycle: Sequence[_Wait]) -> SqlError:
+        """Return the error of a cycle, of which each waits for the next and the last for the first."""
+        lines = (
+            f"Process {wait.owner.process_id} waits for {wait.mode.value} on relation "
+            f"{self._name_of(wait.table_id)}; blocked by process {blocker.owner.process_id}."
+            for wait, blocker in zip(cycle, (*cycle[1:], cycle[0]), strict=True)
+        )
+        return SqlError("40P01", "deadlock detected", detail="\n".join(lines))

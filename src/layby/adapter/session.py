@@ -398,7 +398,7 @@ class Session:
     def open_transaction(self) -> Transaction:
         """Return the transaction under way, an implicit one begun if there is none."""
         if self.transaction is None:
-            self.transaction = Transaction(explicit=False)
+            self.transaction = Transaction(self.process_id, explicit=False)
             self.variables.begin()
             for mode in MODES:
                 default = self.variables.get(f"default_{mode}")

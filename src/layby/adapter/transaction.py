@@ -47,13 +47,14 @@ class Transaction:
         "writes",
     )
 
-    def __init__(self, *, explicit: bool) -> None:
+    def __init__(self, process_id: int, *, explicit: bool) -> None:
+        """Begin a transaction of the session `process_id`."""
         self.explicit = explicit
         self.failed = False
         self.snapshot: int | None = None
         self.started_us = time.time_ns() // 1000 - _EPOCH_US
         """What `now()` says: microseconds since 2000-01-01 UTC."""
-        self.owner = LockOwner()
+        self.owner = LockOwner(process_id)
         self.writes: dict[int, OwnWrites] = {}
         """By table; one that is there has some."""
         self.undo: list[Callable[[], None]] = []
