@@ -9,15 +9,27 @@ from collections.abc import Sequence
 import pytest
 
 from layby.expr.scalar import ColumnRef
-from layby.peek.answer import EncodedRows, Rows
+from layby.peek.answer import EncodedRows, Rows, build_answer, takes_long
+from layby.peek.fuel import Fuel
 from layby.peek.pending import PeekState
 from layby.peek.pool import Work
-from layby.peek.scan import PeekSpec
+from layby.peek.scan import Complete, PeekScan, PeekSpec
 from layby.trace.layout import Layout
 from layby.types.column import Column
 from layby.types.ordering import ASCENDING, DESCENDING
 from layby.types.scalar import BIGINT, TEXT
-from tests.peek.harness import Harness, HarnessOn, bundle_of, error_of, finishing, keys, pairs, rows_of, spec
+from tests.peek.harness import (
+    Harness,
+    HarnessOn,
+    StandingClock,
+    bundle_of,
+    error_of,
+    finishing,
+    keys,
+    pairs,
+    rows_of,
+    spec,
+)
 
 HUNDRED = tuple((k, k * 10) for k in range(100))
 
@@ -176,6 +188,41 @@ def test_an_answer_of_many_values_is_built_on_the_walk_pool(
     expected = [(k,) * 100 for k in reversed(range(count))][:limit]
     assert bytes(response.encoded.data) == repr(expected).encode()
     assert walks(harness) == ((0, 1) if moved else (1, 0))
+
+
+@pytest.mark.parametrize(
+    ("rows", "columns", "long"),
+    [
+        (2, 499, False),  # 3 + 2 / 2 = 4 µs a column
+        (2, 500, True),
+        (16, 181, False),  # 3 + 16 / 2 = 11
+        (16, 182, True),
+        (17, 39, False),  # 50 + 17 / 14 = 51.2
+        (17, 40, True),
+    ],
+)
+def test_an_answer_takes_long_from_two_milliseconds_on(rows: int, columns: int, long: bool) -> None:
+    asked = spec(outputs=[ColumnRef(0, BIGINT)] * columns)
+    scan = PeekScan(asked, bundle_of(pairs(*HUNDRED)).snapshot(), 1 << 30)
+    scan.found_rows(rows)  # and of no bytes
+    assert takes_long(scan, Rendered()) is long
+
+
+def test_sorting_and_encoding_are_timed_apart() -> None:
+    clock = StandingClock()
+
+    class Slow(Rendered):
+        def __call__(self, columns: Sequence[Column], count: int) -> EncodedRows:
+            clock.now += 7.0
+            return super().__call__(columns, count)
+
+    clock.now = 100.0
+    scan = PeekScan(spec(), bundle_of(pairs(*HUNDRED)).snapshot(), 1 << 30, clock)
+    complete = scan.step(Fuel(1_000))
+    assert isinstance(complete, Complete)
+    clock.tick = 1.0
+    build_answer(scan, complete, Slow(), clock)
+    assert (scan.times.sort, scan.times.collection) == (1.0, 8.0)
 
 
 def test_an_answer_of_many_values_that_is_not_encoded_is_built_where_its_rows_were_found() -> None:

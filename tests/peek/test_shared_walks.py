@@ -128,6 +128,22 @@ def test_each_walk_keeps_its_own_finishing_and_time(harness_on: HarnessOn) -> No
     assert harness.metrics.shared_walks == 2
 
 
+@pytest.mark.parametrize(
+    ("name", "value"), [("compute_peek_row_iteration_limit", "35"), ("max_result_size", "64B")]
+)
+def test_a_lower_limit_reaches_the_walks_of_a_pass_at_its_next_slice(
+    harness_on: HarnessOn, name: str, value: str
+) -> None:
+    harness = sharing(harness_on)
+    waiting = [harness.peek(spec(predicates=[equal(v)]))[0] for v in range(2)]
+    while not harness.pool.step():
+        pass
+    harness.pool.step()
+    harness.parameters.set(name, value)
+    harness.settle()
+    assert [error_of(harness.answers[peek])[0] for peek in waiting] == ["54000"] * 2
+
+
 def test_with_the_parameter_off_every_walk_goes_alone(harness_on: HarnessOn) -> None:
     harness = sharing(harness_on)
     harness.parameters.set("enable_compute_index_peek_shared_walks", "off")
