@@ -30,6 +30,9 @@ def test_literals_are_read_with_the_types_that_they_have() -> None:
         (INTEGER, None, DOUBLE_PRECISION),
     )
     assert literals_of("SELECT 3000000000") == ((3_000_000_000,), (BIGINT,))
+    assert literals_of("SELECT -2147483648") == ((-(2**31),), (INTEGER,))
+    assert literals_of("SELECT -2147483649") == ((-(2**31) - 1,), (BIGINT,))
+    assert literals_of("SELECT -9223372036854775808") == ((-(2**63),), (BIGINT,))
 
 
 def test_limit_and_offset_are_not_exchanged() -> None:
@@ -43,6 +46,7 @@ def test_limit_and_offset_are_not_exchanged() -> None:
         "SELECT $1 + 5",
         "SELECT E'a\\n'",
         "SELECT 99999999999999999999",
+        "SELECT 1e400",
         "CREATE TABLE u (a varchar(10))",
         "SELECT a FROM t",
         "this is no statement 5",

@@ -102,6 +102,114 @@ def test_a_null_that_is_refused_names_table_and_column(wire: Wire, sql: str, row
     }
 
 
+# -- errors
+
+
+@pytest.mark.parametrize(
+    ("sql", "error"),
+    [
+        ("SELECT * FROM nope", {"C": "42P01", "M": 'relation "nope" does not exist', "P": "15"}),
+        ("INSERT INTO nope VALUES (1)", {"C": "42P01", "M": 'relation "nope" does not exist', "P": "13"}),
+        ("SELECT nope FROM t", {"C": "42703", "M": 'column "nope" does not exist', "P": "8"}),
+        ("SELECT t.nope FROM t", {"C": "42703", "M": "column t.nope does not exist", "P": "8"}),
+        ("SELECT n.a FROM t", {"C": "42P01", "M": 'missing FROM-clause entry for table "n"', "P": "8"}),
+        ("SELECT t2.a FROM t", {"C": "42P01", "M": 'missing FROM-clause entry for table "t2"', "P": "8"}),
+        (
+            "UPDATE t SET nope = 1",
+            {"C": "42703", "M": 'column "nope" of relation "t" does not exist', "P": "14"},
+        ),
+        (
+            "INSERT INTO t (a, nope) VALUES (1, 2)",
+            {"C": "42703", "M": 'column "nope" of relation "t" does not exist', "P": "19"},
+        ),
+        ("SELECT a FROM t ORDER BY a, nope", {"C": "42703", "M": 'column "nope" does not exist', "P": "29"}),
+        ("SELEC 1", {"C": "42601", "M": 'syntax error at or near "SELEC"', "P": "1"}),
+        ("SELECT 1 +", {"C": "42601", "M": "syntax error at end of input", "P": "11"}),
+        ("SELECT 'abc", {"C": "42601", "M": 'unterminated quoted string at or near "\'abc"', "P": "8"}),
+        ("SELECT a FROM t WHERE a ==", {"C": "42601", "M": "syntax error at end of input", "P": "27"}),
+        ("SELECT 'é', 1 FRM t", {"C": "42601", "M": 'syntax error at or near "t"', "P": "19"}),
+        ("SELECT 'x'::int", {"C": "22P02", "M": 'invalid input syntax for type integer: "x"', "P": "8"}),
+        (
+            "SELECT a FROM t WHERE a = 'x'",
+            {"C": "22P02", "M": 'invalid input syntax for type integer: "x"', "P": "27"},
+        ),
+        (
+            "INSERT INTO t VALUES ('1.5')",
+            {"C": "22P02", "M": 'invalid input syntax for type integer: "1.5"', "P": "23"},
+        ),
+        (
+            "SELECT ''::double precision",
+            {"C": "22P02", "M": 'invalid input syntax for type double precision: ""', "P": "8"},
+        ),
+        (
+            "SELECT 'maybe'::boolean",
+            {"C": "22P02", "M": 'invalid input syntax for type boolean: "maybe"', "P": "8"},
+        ),
+        (
+            "SELECT '2020-02-30'::date",
+            {"C": "22008", "M": 'date/time field value out of range: "2020-02-30"', "P": "8"},
+        ),
+        (
+            "INSERT INTO t (d) VALUES ('soon')",
+            {"C": "22007", "M": 'invalid input syntax for type date: "soon"', "P": "27"},
+        ),
+        (
+            "SELECT '3000000000'::int",
+            {"C": "22003", "M": 'value "3000000000" is out of range for type integer', "P": "8"},
+        ),
+        ("SELECT 3000000000::int", {"C": "22003", "M": "integer out of range"}),
+        ("SELECT 2147483647 + 1", {"C": "22003", "M": "integer out of range"}),
+        ("SELECT -2147483648 / -1", {"C": "22003", "M": "integer out of range"}),
+        ("SELECT abs(-2147483648)", {"C": "22003", "M": "integer out of range"}),
+        ("INSERT INTO t (s) VALUES (100000)", {"C": "22003", "M": "smallint out of range"}),
+        (
+            "SELECT '1e400'::float8",
+            {"C": "22003", "M": '"1e400" is out of range for type double precision', "P": "8"},
+        ),
+        ("SELECT 1e20::float8::bigint", {"C": "22003", "M": "bigint out of range"}),
+        ("SELECT 1 / 0", {"C": "22012", "M": "division by zero"}),
+        ("SELECT a % 0 FROM t", {"C": "22012", "M": "division by zero"}),
+        ("SELECT 1 / (a - 1) FROM t", {"C": "22012", "M": "division by zero"}),
+        ("SELECT 1.5::float8 / 0", {"C": "22012", "M": "division by zero"}),
+        (
+            "SELECT nofunc(1)",
+            {
+                "C": "42883",
+                "M": "function nofunc(integer) does not exist",
+                "H": "No function matches the given name and argument types. "
+                "You might need to add explicit type casts.",
+                "P": "8",
+            },
+        ),
+        (
+            "SELECT a + b FROM t",
+            {
+                "C": "42883",
+                "M": "operator does not exist: integer + text",
+                "H": "No operator matches the given name and argument types. "
+                "You might need to add explicit type casts.",
+                "P": "10",
+            },
+        ),
+        (
+            "SELECT a FROM t WHERE a",
+            {"C": "42804", "M": "argument of WHERE must be type boolean, not type integer", "P": "23"},
+        ),
+        ("SELECT a, a FROM t LIMIT -1", {"C": "2201W", "M": "LIMIT must not be negative"}),
+        ("CREATE TABLE t (a int)", {"C": "42P07", "M": 'relation "t" already exists'}),
+        ("DROP TABLE nope", {"C": "42P01", "M": 'table "nope" does not exist'}),
+        (
+            "SELECT 1 WHERE 1 = 'a'",
+            {"C": "22P02", "M": 'invalid input syntax for type integer: "a"', "P": "20"},
+        ),
+    ],
+)
+def test_an_error_has_the_fields_that_postgres_gives_it(wire: Wire, sql: str, error: dict[str, str]) -> None:
+    wire.run("CREATE TABLE t (a int, b text, d date, s smallint)")
+    wire.run("INSERT INTO t VALUES (1, 'x', '2020-01-01', 1)")
+    assert refused(wire, sql) == error
+
+
 # -- transactions
 
 

@@ -9,6 +9,7 @@ those of its own text.
 
 from __future__ import annotations
 
+import math
 import re
 from dataclasses import dataclass
 from typing import Final
@@ -120,11 +121,14 @@ def read_literals(sql: str, shape: Shape) -> ShapedStatement | None:
             literals.append(text[1:-1].replace("''", "'"))
         elif text.lstrip("-").isdigit():
             number = int(text)
-            if not -(2**63) < number < 2**63:
+            if not -(2**63) <= number < 2**63:
                 return None
-            types.append(INTEGER if -(2**31) < number < 2**31 else BIGINT)
+            types.append(INTEGER if -(2**31) <= number < 2**31 else BIGINT)
             literals.append(number)
         else:
+            value = float(text)
+            if math.isinf(value):
+                return None
             types.append(DOUBLE_PRECISION)
-            literals.append(float(text))
+            literals.append(value)
     return ShapedStatement(sql, shape, tuple(types), tuple(literals))
