@@ -23,6 +23,7 @@ from layby.peek.pending import PeekState, PendingPeek
 from layby.peek.pool import Work
 from layby.peek.scan import Complete, PeekScan, ScanFailed, ScanOutcome, Suspended
 from layby.peek.stash import StashReader
+from layby.peek.walk import Walk, WalkLimits
 from layby.persist.folder import FolderBlob
 from layby.trace.bundle import TraceBundle
 from layby.types.column import Column, column_from_values
@@ -32,6 +33,7 @@ from tests.peek.benches import GatedProcesses
 from tests.peek.harness import (
     Harness,
     HarnessOn,
+    StandingClock,
     append_error,
     bundle_of,
     error_of,
@@ -201,6 +203,43 @@ def test_a_walk_that_has_begun_to_stash_goes_on_when_the_stash_is_switched_off(h
     stashed = stashed_of(harness.answers[peek])
     assert (len(blob.objects), stashed.rest.count) == (1, 89)
     assert read_all(harness, stashed) == list(HUNDRED)
+
+
+def test_a_walk_that_has_not_begun_to_stash_does_not_when_the_stash_is_switched_off(
+    harness_on: HarnessOn,
+) -> None:
+    harness, blob = stashing(harness_on, stash_threshold=800)
+    peek, _ = harness.peek()
+    harness.pool.step()
+    harness.parameters.set("enable_compute_peek_response_stash", "off")
+    harness.settle()
+    assert rows_of(harness.answers[peek]) == list(HUNDRED)
+    assert blob.calls == []
+
+
+def test_writing_to_the_stash_and_encoding_what_is_left_is_timed_as_collection() -> None:
+    clock = StandingClock()
+
+    class SlowBlob(MemoryBlob):
+        def put(self, key: str, data: bytes | memoryview) -> None:
+            clock.now += 5.0
+            super().put(key, data)
+
+    class SlowLines(Lines):
+        def __call__(self, columns: Sequence[Column], count: int) -> EncodedRows:
+            clock.now += 7.0
+            return super().__call__(columns, count)
+
+    clock.now = 100.0
+    scan = PeekScan(spec(), bundle_of(pairs(*HUNDRED[:25])).snapshot(), 1 << 30, clock)
+    limits = WalkLimits(10, 1 << 30, 0, ON_THE_WIRE)
+    target = upload.StashTarget(SlowBlob(), "p/")
+    walk = Walk(scan, SlowLines(), lambda: limits, clock=clock, stash=target)
+    while not walk.step():
+        pass
+    stashed = stashed_of(walk.response)
+    assert (len(stashed.handle.parts), stashed.rest.count) == (2, 5)
+    assert scan.times.collection == 5.0 + 5.0 + 7.0
 
 
 def test_once_there_is_a_part_rows_are_written_at_the_size_of_a_part(
