@@ -241,7 +241,6 @@ def test_only_the_columns_that_are_read_have_to_be_there() -> None:
         (call("=", ColumnRef(2, INTEGER), literal(1)), IsNull(call("+", N, literal(1)))),
         (ColumnRef(3, TEXT),),
     )
-    assert mfp.filter_columns == {0, 2}
     assert mfp.output_columns == {3}
     kernel = mfp.compile()
     assert kernel.filter_columns == {0, 2}

@@ -55,11 +55,6 @@ class Mfp:
         return Mfp, (self.arity, self.predicates, self.outputs)
 
     @property
-    def filter_columns(self) -> frozenset[int]:
-        """The input columns that the predicates read."""
-        return frozenset().union(*map(columns_used, self.predicates))
-
-    @property
     def output_columns(self) -> frozenset[int]:
         """The input columns that the outputs read."""
         return frozenset().union(*map(columns_used, self.outputs))
@@ -108,8 +103,8 @@ def identity(types: Sequence[SqlType]) -> Mfp:
 class MfpKernel:
     """Evaluates an MFP on chunks of rows; holds no state between them.
 
-    `filter_columns` and `output_columns` are those of the `Mfp`; of the columns handed in, only they have to
-    be there, the others may be None.
+    `filter_columns` are those that the predicates read, `output_columns` those that the outputs do; of the
+    columns handed in, only they have to be there, the others may be None.
     """
 
     __slots__ = ("_outputs", "_plain", "_steps", "beginning", "filter_columns", "output_columns")
@@ -118,7 +113,7 @@ class MfpKernel:
         self._steps = [_Step(part) for predicate in mfp.predicates for part in _conjuncts(predicate)]
         self._outputs = mfp.outputs
         self._plain = _plain(mfp.outputs)
-        self.filter_columns = mfp.filter_columns
+        self.filter_columns = frozenset[int]().union(*(step.columns for step in self._steps))
         first = self._steps[0].test if self._steps else None
         self.beginning = first if isinstance(first, Comparison) else None
         """What the filter begins with, where that is a comparison: no row passes that does not pass it."""
@@ -171,7 +166,9 @@ class _Step:
     def __init__(self, predicate: Expr) -> None:
         self.predicate = predicate
         self.test: Test | None = compile_test(predicate)
-        self.columns = columns_used(predicate)
+        self.columns = (
+            frozenset((self.test.column,)) if isinstance(self.test, Comparison) else columns_used(predicate)
+        )
 
     def passed(self, columns: Columns, length: int) -> tuple[Mask, RowErrors | None]:
         """Return where the predicate is true, and its errors."""

@@ -337,8 +337,8 @@ class PeekScan:
         """What the filter begins with, where that can be evaluated together with what others begin with."""
         return self._mfp_kernel().beginning
 
-    def take_visit(self, visit: Visit | None, slices: Sequence[VisitedSlice], *, may_pass: bool) -> None:
-        """Take what a shared walk has visited, None for its end; `may_pass` is False where no row passes.
+    def take_visit(self, visit: Visit | None, slices: Sequence[VisitedSlice]) -> None:
+        """Take what a shared walk has visited, None for its end; without `slices` no row of it passes.
 
         A group that is held back stays so: what is skipped has nothing to do with it, or would have added
         nothing.
@@ -346,7 +346,7 @@ class PeekScan:
         try:
             if visit is None:
                 self._end_rows()
-            elif self._charge(_FREE, visit.positions) and may_pass:
+            elif self._charge(_FREE, visit.positions):
                 self._take(slices, open_=visit.open)
         except Exception as error:  # noqa: BLE001 - raised again by `latched`
             self.break_with(error)

@@ -9,7 +9,7 @@ from operator import or_
 from layby.expr.comparisons import Comparison, Comparisons
 from layby.peek.fuel import Fuel
 from layby.peek.scan import CHUNK, PeekScan
-from layby.peek.visited import VisitedSlice, visited
+from layby.peek.visited import visited
 from layby.trace.cursor import Cursor
 
 
@@ -38,32 +38,49 @@ class SharedScan:
         left = [scan for scan in scans if scan.goes_on]
         while fuel.remaining > 0 and left:
             try:
-                self._visit(left, cursor, fuel)
+                took = self._visit(left, cursor, fuel)
             except Exception as error:  # noqa: BLE001 - raised again by `latched`
                 for scan in left:
                     scan.break_with(error)
-            left = [scan for scan in left if scan.goes_on]
-            if any(scan.is_full for scan in left):
                 break
+            if took:
+                left = [scan for scan in left if scan.goes_on]
+                if any(scan.is_full for scan in took):
+                    break
         spent = (self._clock() - start) / len(scans)
         for scan in scans:
             scan.cursor = cursor
             scan.times.rows += spent
 
-    def _visit(self, scans: Sequence[PeekScan], cursor: Cursor, fuel: Fuel) -> None:
-        """Visit one chunk for all scans. What is raised but by a scan is raised before any has taken it."""
-        visit = cursor.advance(min(scan.next_fuel(fuel, CHUNK) for scan in scans))
-        slices: list[VisitedSlice] = []
-        if visit is not None:
-            fuel.charge(visit.positions)
-            slices = visited(visit)
+    def _visit(self, scans: Sequence[PeekScan], cursor: Cursor, fuel: Fuel) -> list[PeekScan]:
+        """Visit one chunk for all scans; return those that have taken it, and may have come to something.
+
+        What is raised but by a scan is raised before any has taken it.
+        """
+        most = CHUNK
+        for scan in scans:
+            most = scan.next_fuel(fuel, most)
+        visit = cursor.advance(most)
+        if visit is None:
+            for scan in scans:
+                scan.take_visit(None, ())
+            return list(scans)
+        positions = visit.positions
+        fuel.charge(positions)
         if scans != self._scans:
             self._scans, self._beginnings = scans, Comparisons([_beginning(scan) for scan in scans])
+        slices = visited(visit)
         may_pass = [False] * len(scans)
         for part in slices:
             may_pass = list(map(or_, may_pass, part.may_pass(self._beginnings)))
+        took = []
         for scan, may in zip(scans, may_pass, strict=True):
-            scan.take_visit(visit, slices, may_pass=may)
+            if may or scan.position_limit:
+                scan.take_visit(visit, slices if may else ())
+                took.append(scan)
+            else:
+                scan.positions += positions
+        return took
 
 
 def _beginning(scan: PeekScan) -> Comparison | None:
