@@ -32,7 +32,7 @@ class _NoServer(Server):
 def server() -> Iterator[Server]:
     server = _NoServer()
     yield server
-    server.stop()
+    server.__exit__()
 
 
 def _load(fake: FakeServer, statement: str) -> Load:

@@ -50,7 +50,7 @@ class Client:
         """The statement under way and since when, for a verdict over a session that hangs."""
         self._server = server
         self._kills = kills
-        self._connection = server.connect()
+        self._connection = server.session()
 
     @property
     def connection(self) -> psycopg.Connection[Any]:
@@ -131,7 +131,7 @@ class Client:
         with socket.socket(fileno=os.dup(connection.pgconn.socket)) as cut:
             cut.shutdown(socket.SHUT_RDWR)
         connection.close()
-        self._connection = self._server.connect()
+        self._connection = self._server.session()
 
     def close(self) -> None:
         """End the session."""

@@ -33,7 +33,7 @@ _PAUSE_S = 0.05
 def known(server: StressedServer) -> list[str]:
     """Return the parameters that the server has."""
     found = []
-    with server.connect() as connection:
+    with server.session() as connection:
         for name in VALUES:
             try:
                 connection.execute(f"SHOW {name}".encode())
@@ -46,7 +46,7 @@ def known(server: StressedServer) -> list[str]:
 def flip(server: StressedServer, random: Random, stop: threading.Event) -> int:
     """Flip parameters until told to stop, then put the defaults back; return how often."""
     names, flips = known(server), 0
-    with server.connect() as connection:
+    with server.session() as connection:
         while not stop.wait(_PAUSE_S):
             name = random.choice(names)
             connection.execute(f"ALTER SYSTEM SET {name} = '{random.choice(VALUES[name])}'".encode())

@@ -85,7 +85,7 @@ class StressRun:
 
     def _engage(self, server: StressedServer) -> None:
         """Engage every part once, so that what is made on first use is there, and fill the caches."""
-        with server.connect() as connection:
+        with server.session() as connection:
             connection.execute("CREATE TABLE warm (a int, b text)")
             connection.execute("INSERT INTO warm SELECT g, g::text FROM generate_series(1, 100000) g")
             connection.execute("CREATE INDEX warm_a ON warm (a)")
@@ -108,7 +108,7 @@ class StressRun:
 
     def _round(self, server: StressedServer, seconds: float, seed: str) -> bool:
         """Run sessions for a while, check what is there at the end and drop it; whether all was well."""
-        with server.connect() as connection:
+        with server.session() as connection:
             for statement in SETUP:
                 connection.execute(statement.encode())
         self._stop.clear()
@@ -201,7 +201,7 @@ class StressRun:
         if not eventually(lambda: self._idle(server)):
             page = server.metrics()
             self.findings += [f"{name} is {server.metric(name, page)} at the end" for name in _ZERO]
-        with server.connect() as connection:
+        with server.session() as connection:
             connection.execute("SET statement_timeout = 20000")
             check_accounts(connection.execute("SELECT id, balance FROM accounts").fetchall(), "at the end")
             left, right = (

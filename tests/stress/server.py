@@ -4,22 +4,18 @@ from __future__ import annotations
 
 import os
 import re
-import signal
-import subprocess
-import sys
-import tempfile
 import time
 import urllib.request
 from collections import Counter
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Self
+from typing import Any
 
 import psycopg
 
-_ACCEPTS = re.compile(r"accepts connections on \S+:(\d+) \(http \S+:(\d+)\)")
-_STOP_S = 30.0
+from layby.bench.server import LaybyServer
+
 _QUIET_S = 30.0
 _POLL_S = 0.1
 
@@ -38,77 +34,21 @@ class Census:
         return f"{self.processes} processes, {self.threads} threads, {kinds}; {self.rss_mib:.0f} MiB resident"
 
 
-class StressedServer:
-    """`layby serve` on free ports; its log is kept for the verdict."""
+class StressedServer(LaybyServer):
+    """`layby serve`, and what psycopg, its metrics and the system tell of it."""
 
     def __init__(self, workers: str) -> None:
-        self._workers = workers
-        self._folder = tempfile.TemporaryDirectory(prefix="layby-stress-")
-        self._log = Path(self._folder.name) / "log"
-        self._process: subprocess.Popen[str] | None = None
-        self.port = 0
-        self.http_port = 0
-
-    def __enter__(self) -> Self:
-        with self._log.open("w") as log:
-            self._process = subprocess.Popen(
-                [
-                    *(sys.executable, "-m", "layby", "serve", "--port", "0", "--http-port", "0"),
-                    *("--workers", self._workers),
-                ],
-                stdin=subprocess.DEVNULL,
-                stdout=subprocess.PIPE,
-                stderr=log,
-                text=True,
-            )
-        assert self._process.stdout is not None
-        line = self._process.stdout.readline()
-        found = _ACCEPTS.search(line)
-        if found is None:
-            self.stop()
-            raise RuntimeError(f"layby did not start: {line!r}")
-        self.port, self.http_port = int(found[1]), int(found[2])
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self.stop()
-        self._folder.cleanup()
-
-    @property
-    def pid(self) -> int:
-        """The server's process."""
-        assert self._process is not None
-        return self._process.pid
+        super().__init__(workers=workers)
 
     def alive(self) -> bool:
         """Whether the server still runs."""
         return self._process is not None and self._process.poll() is None
 
-    def stop(self) -> int | None:
-        """End the server by SIGTERM, killing it where it does not react, and return its exit code."""
-        process = self._process
-        if process is None:
-            return None
-        process.send_signal(signal.SIGTERM)
-        try:
-            process.wait(_STOP_S)
-        except subprocess.TimeoutExpired:
-            process.kill()
-            process.wait()
-        if process.stdout is not None:
-            process.stdout.close()
-        self._process = None
-        return process.returncode
-
-    def connect(self) -> psycopg.Connection[Any]:
+    def session(self) -> psycopg.Connection[Any]:
         """Open a session."""
         return psycopg.connect(
-            f"host=127.0.0.1 port={self.port} user=layby dbname=layby connect_timeout=30", autocommit=True
+            f"host={self.host} port={self.port} user=layby dbname=layby connect_timeout=30", autocommit=True
         )
-
-    def log_lines(self) -> list[str]:
-        """What the server has logged so far."""
-        return self._log.read_text(errors="replace").splitlines()
 
     def metric(self, name: str, page: str | None = None) -> float:
         """Return one sample of the metrics by its full name."""

@@ -24,7 +24,7 @@ from layby.bench.wire import Connection, LostConnectionError, ServerError
 
 HOST = "127.0.0.1"
 START_S = 60.0
-STOP_S = 15.0
+STOP_S = 30.0
 _ACCEPTS = re.compile(r"accepts connections on \S+:(\d+) \(http \S+:(\d+)\)")
 
 
@@ -54,7 +54,9 @@ class Server:
         self._log = self._folder / "log"
 
     def __exit__(self, *_: object) -> None:
+        """Stop it, where it runs, and remove its folder."""
         self.stop()
+        shutil.rmtree(self._folder, ignore_errors=True)
 
     @property
     def pid(self) -> int:
@@ -67,7 +69,7 @@ class Server:
         return Connection(self.host, self.port, timeout=timeout)
 
     def stop(self) -> int | None:
-        """Ask the server to end, kill it if it does not, remove its folder; its exit status."""
+        """Ask the server to end, kill it if it does not; its exit status, None where it did not run."""
         process, self._process = self._process, None
         if process is not None:
             process.send_signal(self.stop_signal)
@@ -76,21 +78,25 @@ class Server:
             except subprocess.TimeoutExpired:
                 process.kill()
                 process.communicate()
-        shutil.rmtree(self._folder, ignore_errors=True)
         return process.returncode if process is not None else None
 
+    def log_lines(self) -> list[str]:
+        """What the server has written to its log so far."""
+        return self._log.read_text(errors="replace").splitlines()
+
     def _said(self) -> str:
-        """The last lines that the server wrote to its log."""
-        return "\n".join(self._log.read_text(errors="replace").strip().splitlines()[-5:])
+        """The last lines of the log."""
+        return "\n".join(self.log_lines()[-5:])
 
 
 class LaybyServer(Server):
-    """`layby serve` in a child process; `parameters` are its system parameter defaults."""
+    """`layby serve` in a child process, with system parameter defaults and its default or other workers."""
 
     name = "layby"
 
-    def __init__(self, parameters: Mapping[str, str] | None = None) -> None:
+    def __init__(self, parameters: Mapping[str, str] | None = None, *, workers: str = "processes") -> None:
         super().__init__()
+        self._workers = workers
         self._parameters = parameters or {}
         self.http_port = 0
 
@@ -99,19 +105,20 @@ class LaybyServer(Server):
         settings = ";".join(f"{name}={value}" for name, value in self._parameters.items())
         with self._log.open("w") as log:
             self._process = subprocess.Popen(
-                [sys.executable, "-m", "layby", "serve", "--port", "0", "--http-port", "0"],
+                [sys.executable, "-m", "layby", "serve", "--port", "0", "--http-port", "0",
+                 "--workers", self._workers],
                 env=os.environ | {"LAYBY_SYSTEM_PARAMETER_DEFAULT": settings},
                 stdin=subprocess.DEVNULL,
                 stdout=subprocess.PIPE,
                 stderr=log,
                 text=True,
-            )
+            )  # fmt: skip
         assert self._process.stdout is not None
         line = self._process.stdout.readline()
         found = _ACCEPTS.search(line)
         if found is None:
             said = line.strip() or self._said()
-            self.stop()
+            self.__exit__()
             raise StartError(f"layby did not start: {said}")
         self.port, self.http_port = int(found[1]), int(found[2])
         return self
@@ -131,7 +138,7 @@ class PostgresServer(Server):
         try:
             self._start(postgres_programs())
         except BaseException:
-            self.stop()
+            self.__exit__()
             raise
         return self
 
