@@ -12,7 +12,7 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from layby.errors import SqlError
-from layby.expr.mfp import Mfp, identity
+from layby.expr.mfp import Mfp
 from layby.expr.scalar import And, Case, ColumnRef, Expr, In, IsNull, Literal, Not, Or
 from layby.types.column import Column, column_from_values
 from layby.types.scalar import (
@@ -310,15 +310,6 @@ def test_a_date_column_is_compared_with_a_timestamp_as_its_midnight() -> None:
     columns: list[Column | None] = [column_from_values(DATE, [0, 1, None])]
     noon = Literal(43_200_000_000, TIMESTAMP)
     assert filtered([call("<", ColumnRef(0, DATE), noon)], columns, 3) == [(0, None)]
-
-
-def test_the_identity_is_known() -> None:
-    assert identity((INTEGER, TEXT)) == Mfp(2, (), (ColumnRef(0, INTEGER), ColumnRef(1, TEXT)))
-    assert identity((INTEGER, TEXT)).is_identity
-    assert not Mfp(2, (), (ColumnRef(1, TEXT), ColumnRef(0, INTEGER))).is_identity
-    assert not Mfp(2, (), (ColumnRef(0, INTEGER),)).is_identity
-    assert not Mfp(1, (B,), (ColumnRef(0, INTEGER),)).is_identity
-    assert not Mfp(1, (), (literal(1),)).is_identity
 
 
 def test_an_mfp_pickles() -> None:

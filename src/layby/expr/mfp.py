@@ -32,7 +32,7 @@ from layby.expr.scalar import (
 )
 from layby.expr.vector import RowErrors
 from layby.types.column import Array, Column, FixedColumn, Indices, Mask
-from layby.types.scalar import PhysicalValue, SqlType
+from layby.types.scalar import PhysicalValue
 
 _NOTHING: Final[Indices] = np.zeros(0, np.int64)
 
@@ -77,11 +77,6 @@ class Mfp:
 
         return Mfp(self.arity, tuple(map(fill, self.predicates)), tuple(map(fill, self.outputs)))
 
-    @property
-    def is_identity(self) -> bool:
-        """Whether every row comes out as it went in."""
-        return not self.predicates and _plain(self.outputs) == tuple(range(self.arity))
-
     def compile(self) -> MfpKernel:
         """Return what evaluates this MFP; it is not pickled but compiled where it runs."""
         kernel = self._kernel
@@ -93,11 +88,6 @@ class Mfp:
 
 def _varies(expr: Expr) -> bool:
     return any(isinstance(node, Param | SessionValue) for node in walk(expr))
-
-
-def identity(types: Sequence[SqlType]) -> Mfp:
-    """Return the MFP that passes rows of `types` through."""
-    return Mfp(len(types), (), tuple(ColumnRef(at, type_) for at, type_ in enumerate(types)))
 
 
 class MfpKernel:
