@@ -27,9 +27,9 @@ from collections.abc import Callable, Sequence
 from typing import Any, Final
 
 import numpy as np
-from numpy.typing import NDArray
 
-from layby.memory.segment import Segment, segment_of
+from layby.memory.sealed import current_source, load, reduce_array
+from layby.memory.segment import Segment
 
 _HEAD: Final = struct.Struct("<QI")
 """Before each message: the bytes of the rest, and how many descriptors come with it."""
@@ -153,8 +153,7 @@ class Channel:
                 (self._segments if kind == "segment" else self._objects).pop(number, None)
             for identity, size in fresh:
                 self._segments[identity] = Segment.map(identity, self._fds.popleft(), size)
-        _receiving.channel = self
-        message = pickle.loads(memoryview(payload)[body_at:])
+        message = load(memoryview(payload)[body_at:], self)
         return (message,)
 
     def close(self) -> None:
@@ -274,7 +273,8 @@ class _Pickler(pickle.Pickler):
         self.fresh: list[Segment] = []
         self.new_objects: list[int] = []
         self.dispatch_table = copyreg.dispatch_table | {
-            np.ndarray: self._reduce_array,
+            np.ndarray: lambda array: reduce_array(array, self._refer),
+            Segment: lambda segment: (_segment, (self._refer(segment),)),
             **dict.fromkeys(channel.shared_classes, self._reduce_shared),
         }
 
@@ -283,16 +283,8 @@ class _Pickler(pickle.Pickler):
         wait for the garbage collector."""
         self.dispatch_table = {}
 
-    def _reduce_array(self, value: NDArray[Any]) -> Any:
-        if value.ndim == 1:
-            segment = segment_of(value)
-            if segment is not None:
-                identity = self._channel.reference_segment(segment, self.fresh)
-                offset = value.__array_interface__["data"][0] - segment.address
-                return _array, (identity, offset, value.dtype.str, len(value), value.strides[0])
-            if value.strides == (0,) and len(value) > 1:
-                return np.broadcast_to, (value[:1].copy(), (len(value),))
-        return value.__reduce_ex__(pickle.HIGHEST_PROTOCOL)
+    def _refer(self, segment: Segment) -> int:
+        return self._channel.reference_segment(segment, self.fresh)
 
     def _reduce_shared(self, value: Any) -> Any:
         number, known = self._channel.reference_object(value)
@@ -302,26 +294,14 @@ class _Pickler(pickle.Pickler):
         return _new, (number, *value.__reduce__())
 
 
-class _Receiving(threading.local):
-    """The channel whose message this thread unpickles."""
-
-    channel: Channel
-
-
-_receiving = _Receiving()
-
-
-def _array(identity: int, offset: int, dtype: str, length: int, stride: int) -> NDArray[Any]:
-    segment = _receiving.channel.segment(identity)
-    whole = np.dtype(dtype)
-    if stride == whole.itemsize or length < 2:
-        return segment.view(offset, whole, length)
-    return np.ndarray((length,), whole, segment, offset, (stride,))
+def _segment(identity: int) -> Segment:
+    segment: Segment = current_source().segment(identity)
+    return segment
 
 
 def _known(number: int) -> Any:
-    return _receiving.channel.known(number)
+    return current_source().known(number)
 
 
 def _new(number: int, make: Callable[..., Any], args: tuple[Any, ...]) -> Any:
-    return _receiving.channel.keep(number, make(*args))
+    return current_source().keep(number, make(*args))

@@ -9,7 +9,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from layby.memory.arena import Arena
-from layby.trace.column_search import ColumnSearch, column_search
+from layby.memory.sealed import FEW, sealed
+from layby.trace.column_search import ColumnSearch, ColumnSearches
 from layby.trace.consolidate import consolidate_updates, is_constant
 from layby.trace.layout import Layout
 from layby.trace.width import WideRows, wide_rows
@@ -32,6 +33,7 @@ class Batch:
 
     __slots__ = (
         "__weakref__",
+        "_nbytes",
         "_searches",
         "columns",
         "diffs",
@@ -50,14 +52,16 @@ class Batch:
     def __init__(
         self,
         layout: Layout,
-        columns: tuple[Column, ...],
+        columns: Sequence[Column],
         times: Numbers,
         diffs: Numbers,
         lower: int,
         upper: int,
         since: int,
         wide: WideRows | None = None,
+        nbytes: int | None = None,
     ) -> None:
+        """`columns` may be sealed; then `nbytes` tells their size without opening them."""
         self.layout = layout
         self.columns = columns
         self.times = times
@@ -76,7 +80,8 @@ class Batch:
         """Whether every diff is +1, so that no row can be cancelled by another."""
         self.splits_zeros = any(t in FLOATING for t in layout.types[: max(len(layout.key) - 1, 0)])
         """Whether a float is followed by another key column (`constraints.split_zeros`)."""
-        self._searches: tuple[ColumnSearch, ...] | None = None
+        self._searches: Sequence[ColumnSearch] | None = None
+        self._nbytes = nbytes
 
     def __len__(self) -> int:
         return len(self.times)
@@ -85,22 +90,26 @@ class Batch:
         return f"Batch({len(self)} updates, [{self.lower}, {self.upper}), since {self.since})"
 
     def __reduce__(self) -> tuple[Any, ...]:
-        """Pickle by value, with what is stored once."""
+        """Pickle by value, with what is stored once; many columns sealed, whoever only hands them on."""
         numbers = (_stored(self.times), _stored(self.diffs), len(self))
         bounds = (self.lower, self.upper, self.since)
-        return _unpickle, (self.layout, self.columns, *numbers, *bounds, self.wide)
+        nbytes = self.nbytes if len(self.columns) > FEW else None
+        return _unpickle, (self.layout, sealed(self.columns), *numbers, *bounds, self.wide, nbytes)
 
     @property
     def nbytes(self) -> int:
-        """The bytes of all buffers."""
-        return sum(c.nbytes for c in self.columns) + _stored(self.times).nbytes + _stored(self.diffs).nbytes
+        """The bytes of all buffers, counted once."""
+        if self._nbytes is None:
+            numbers = _stored(self.times).nbytes + _stored(self.diffs).nbytes
+            self._nbytes = sum(c.nbytes for c in self.columns) + numbers
+        return self._nbytes
 
     @property
-    def searches(self) -> tuple[ColumnSearch, ...]:
-        """What finds values in each column, made once (about 1 µs a column)."""
+    def searches(self) -> Sequence[ColumnSearch]:
+        """What finds values in each column, made once: all together, of many columns as they are wanted."""
         if self._searches is None:
-            pairs = zip(self.columns, self.layout.orderings, strict=True)
-            self._searches = tuple(column_search(column, ordering) for column, ordering in pairs)
+            made = ColumnSearches(self.columns, self.layout.orderings)
+            self._searches = made if len(made) > FEW else tuple(made)
         return self._searches
 
 
@@ -179,7 +188,7 @@ def _stored(values: Numbers) -> Numbers:
 
 def _unpickle(
     layout: Layout,
-    columns: tuple[Column, ...],
+    columns: Sequence[Column],
     times: Numbers,
     diffs: Numbers,
     length: int,
@@ -187,9 +196,10 @@ def _unpickle(
     upper: int,
     since: int,
     wide: WideRows | None,
+    nbytes: int | None,
 ) -> Batch:
     if len(times) < length:
         times = repeated(int(times[0]), length)
     if len(diffs) < length:
         diffs = repeated(int(diffs[0]), length)
-    return Batch(layout, columns, times, diffs, lower, upper, since, wide)
+    return Batch(layout, columns, times, diffs, lower, upper, since, wide, nbytes)

@@ -9,9 +9,10 @@ with a number that the column's type cannot hold as SQL does.
 from __future__ import annotations
 
 from bisect import bisect_left, bisect_right
+from collections.abc import Iterator, Sequence
 from math import copysign, inf, isnan, nextafter
 from operator import neg, not_
-from typing import Any, cast
+from typing import Any, cast, overload
 
 import numpy as np
 
@@ -253,6 +254,37 @@ def column_search(column: Column, ordering: Ordering) -> ColumnSearch:
     else:
         kind = _IntegerDescending if ordering.descending else _IntegerAscending
     return kind(column, ordering, memoryview(cast("Any", np.ascontiguousarray(values))))
+
+
+class ColumnSearches(Sequence[ColumnSearch]):
+    """What searches each of several columns, made where it is wanted."""
+
+    __slots__ = ("_columns", "_made", "_orderings")
+
+    def __init__(self, columns: Sequence[Column], orderings: Sequence[Ordering]) -> None:
+        self._columns = columns
+        self._orderings = orderings
+        self._made: list[ColumnSearch | None] = [None] * len(columns)
+
+    def __len__(self) -> int:
+        return len(self._made)
+
+    @overload
+    def __getitem__(self, at: int) -> ColumnSearch: ...
+
+    @overload
+    def __getitem__(self, at: slice) -> tuple[ColumnSearch, ...]: ...
+
+    def __getitem__(self, at: int | slice) -> ColumnSearch | tuple[ColumnSearch, ...]:
+        if isinstance(at, slice):
+            return tuple([self[i] for i in range(*at.indices(len(self)))])
+        made = self._made[at]
+        if made is None:
+            made = self._made[at] = column_search(self._columns[at], self._orderings[at])
+        return made
+
+    def __iter__(self) -> Iterator[ColumnSearch]:
+        return map(self.__getitem__, range(len(self)))
 
 
 def _number(value: float) -> bool:

@@ -82,6 +82,10 @@ class FixedColumn(Column):
         self.values = values
         self.valid = valid
 
+    def __reduce__(self) -> tuple[Any, ...]:
+        """Pickle as the arguments: a third of the bytes that a state by its names takes."""
+        return FixedColumn, (self.type, self.values, self.valid)
+
     def __len__(self) -> int:
         return len(self.values)
 
@@ -143,7 +147,8 @@ class TextColumn(Column):
     def __reduce__(self) -> tuple[Any, ...]:
         """Pickle the buffers, without the Arrow view of them and what a slice does not use."""
         start, stop = int(self.offsets[0]), int(self.offsets[-1])
-        buffers = (self.offsets - start, self.data[start:stop], self.valid, self._prefixes)
+        offsets = self.offsets if start == 0 else self.offsets - start
+        buffers = (offsets, self.data[start:stop], self.valid, self._prefixes)
         return _rebuild_text, (self.type, *buffers)
 
     def __len__(self) -> int:
