@@ -365,12 +365,20 @@ UTILITIES: list[tuple[str, Plan]] = [
     ("deallocate prepare all", DiscardPlan("DEALLOCATE ALL")),
     ("close all", DiscardPlan("CLOSE CURSOR ALL")),
     ("unlisten *", DiscardPlan("UNLISTEN")),
+    ("vacuum", DiscardPlan("VACUUM")),
+    ("vacuum (analyze, verbose) t", DiscardPlan("VACUUM")),
+    ("analyze t (a)", DiscardPlan("ANALYZE")),
 ]
 
 
 @pytest.mark.parametrize(("sql", "expected"), UTILITIES)
 def test_a_utility_statement_is_planned_as_data(sql: str, expected: Plan) -> None:
     assert plan_of(sql) == expected
+
+
+def test_only_what_exists_is_analyzed() -> None:
+    error = failure("analyze t, nope")
+    assert (error.sqlstate, error.message) == ("42P01", 'relation "nope" does not exist')
 
 
 def test_explain_wraps_the_plan() -> None:
@@ -423,6 +431,7 @@ def test_explain_wraps_the_plan() -> None:
         ("create table x as select 1", "CREATE TABLE AS is not supported"),
         ("drop view v", "DROP VIEW is not supported"),
         ("listen x", "LISTEN is not supported"),
+        ("checkpoint", "CHECKPOINT is not supported"),
         ("explain create table x as select 1", "EXPLAIN of CREATE TABLE AS is not supported"),
     ],
 )

@@ -29,6 +29,7 @@ from layby.sql.utility import (
     plan_show,
     plan_transaction,
     plan_unlisten,
+    plan_vacuum,
 )
 from layby.types.relation import ColumnDesc
 from layby.types.scalar import TEXT, SqlType
@@ -121,6 +122,7 @@ _PLANNERS: Final[dict[str, Callable[[BindContext, Node], Plan]]] = {
     "deallocate_stmt": plan_deallocate,
     "close_portal_stmt": plan_close,
     "unlisten_stmt": plan_unlisten,
+    "vacuum_stmt": plan_vacuum,
 }
 
 _STATEMENT_NAMES: Final = {
@@ -145,7 +147,7 @@ _STATEMENT_NAMES: Final = {
     "merge_stmt": "MERGE",
     "grant_stmt": "GRANT",
     "do_stmt": "DO",
-    "vacuum_stmt": "VACUUM and ANALYZE",
+    "check_point_stmt": "CHECKPOINT",
 }
 
 

@@ -10,6 +10,7 @@ from postgast import pg_query_pb2 as pb
 from layby.sql.context import BindContext
 from layby.sql.parse import Node
 from layby.sql.plan import DiscardPlan, SetPlan, ShowPlan, TransactionPlan
+from layby.sql.relation import find_table
 
 _TRANSACTIONS: Final = {
     pb.TRANS_STMT_BEGIN: "begin",
@@ -137,6 +138,16 @@ def plan_close(context: BindContext, node: Node) -> DiscardPlan:
     if node.portalname:
         raise context.error("34000", f'cursor "{node.portalname}" does not exist')
     return DiscardPlan("CLOSE CURSOR ALL")
+
+
+def plan_vacuum(context: BindContext, node: Node) -> DiscardPlan:
+    """Plan VACUUM and ANALYZE of tables that exist, or of all: there is nothing to do.
+
+    Batches are merged as they come, and no plan rests on an estimate.
+    """
+    for target in node.rels:
+        find_table(context, target.vacuum_relation.relation)
+    return DiscardPlan("VACUUM" if node.is_vacuumcmd else "ANALYZE")
 
 
 def plan_unlisten(_context: BindContext, _node: Node) -> DiscardPlan:
