@@ -28,7 +28,7 @@ from layby.persist.folder import FolderBlob
 from layby.trace.bundle import TraceBundle
 from layby.types.column import Column, column_from_values
 from layby.types.ordering import ASCENDING, DESCENDING
-from layby.types.scalar import TEXT
+from layby.types.scalar import BIGINT, TEXT
 from tests.peek.benches import GatedProcesses
 from tests.peek.harness import (
     Harness,
@@ -259,6 +259,14 @@ def test_one_row_wider_than_a_part_is_a_part() -> None:
     written = upload.Upload(upload.StashTarget(MemoryBlob(), "p/"))
     assert written.write([column_from_values(TEXT, ["a", wide, "b"])], 3, lambda: False)
     assert [part.count for part in written.handle.parts] == [1, 1, 1]
+
+
+def test_rows_of_exactly_the_size_of_a_part_are_one_part(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(upload, "PART_BYTES", 80)
+    written = upload.Upload(upload.StashTarget(MemoryBlob(), "p/"))
+    for count in (10, 11):
+        assert written.write([column_from_values(BIGINT, list(range(count)))], count, lambda: False)
+    assert [part.count for part in written.handle.parts] == [10, 5, 6]
 
 
 def test_a_step_ends_as_soon_as_a_batch_is_full(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -621,6 +629,7 @@ def test_a_store_that_cannot_be_listed_costs_a_log_line_when_a_walk_raised(
 
 def test_reading_that_raises_what_it_should_not_ends_the_answer_with_an_internal_error(
     harness_on: HarnessOn,
+    caplog: pytest.LogCaptureFixture,
 ) -> None:
     harness, blob = stashing(harness_on)
     error = fetch(harness, open_reader(harness, stashed_of(harness.ask()), Broken()))
@@ -629,6 +638,7 @@ def test_reading_that_raises_what_it_should_not_ends_the_answer_with_an_internal
         "XX000",
         "reading a stashed answer raised ZeroDivisionError: ",
     )
+    assert "reading a stashed answer raised ZeroDivisionError()" in caplog.text
     harness.run_jobs()
     assert blob.objects == {}
 
@@ -733,6 +743,7 @@ def test_a_broken_invariant_at_a_full_batch_fails_the_peek(harness_on: HarnessOn
     harness, blob = stashing(harness_on)
     peek, _ = harness.peek()
     harness.pool.look(leave_errors)
+    assert harness.pool.step()
     harness.settle()
     assert error_of(harness.answers[peek])[0] == "XX000"
     assert blob.calls == []

@@ -63,9 +63,7 @@ def unpack(data: bytes, types: Sequence[SqlType]) -> tuple[Column, ...]:
 def _to_arrow(column: Column) -> Any:
     if isinstance(column, TextColumn):
         return column.arrow
-    if not isinstance(column, FixedColumn):
-        column = column.slice(0, len(column))
-        assert isinstance(column, FixedColumn)
+    assert isinstance(column, FixedColumn)  # a scan finds slices of a series, which are
     values = np.ascontiguousarray(column.values)
     if values.dtype == _BOOLEAN:
         values = values.view(np.uint8)
