@@ -375,7 +375,7 @@ def test_a_plan_that_is_kept_shares_no_segment(table: Client, rows: int, kept: b
     coordinator = table.server.coordinator
     text = insert(rows)
     assert (len(text) <= LONGEST_KEPT) == kept
-    job = PlanText(text, coordinator.statements.portable(coordinator.catalog), (), failed=False)
+    job = PlanText(text, coordinator.catalog, (), failed=False)
     packed = job(SharedArena()).packed
     assert packed is not None
     numbers = packed.columns[0]

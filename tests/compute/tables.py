@@ -11,4 +11,4 @@ PAIRS = Table(1, "public", "t", RelationDesc((ColumnDesc("a", INTEGER), ColumnDe
 
 def catalog_of(*tables: Table) -> Catalog:
     """Return a catalog of some tables."""
-    return Catalog(1, {(t.schema, t.name): t for t in tables})
+    return Catalog(1, tables)

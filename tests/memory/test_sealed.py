@@ -53,7 +53,7 @@ def ways() -> Iterator[list[tuple[Channel, Channel]]]:
     """Two channels, the second of which leads on from where the first ends."""
     before = mapped_bytes()
     made = [socket.socketpair(socket.AF_UNIX, socket.SOCK_STREAM) for _ in range(2)]
-    pairs = [(Channel(left, (Batch,)), Channel(right, (Batch,))) for left, right in made]
+    pairs = [(Channel(left), Channel(right)) for left, right in made]
     yield pairs
     for pair in pairs:
         for channel in pair:

@@ -46,7 +46,7 @@ def _target(path: Path) -> str:
 def channels() -> Iterator[tuple[Channel, Channel]]:
     before = descriptors()
     left, right = socket.socketpair(socket.AF_UNIX, socket.SOCK_STREAM)
-    pair = Channel(left, (Batch,)), Channel(right, (Batch,))
+    pair = Channel(left), Channel(right)
     yield pair
     for channel in pair:
         channel.close()

@@ -62,7 +62,7 @@ def catalog(*indexes: str) -> Catalog:
 
 def of(*tables: Table) -> Catalog:
     """Return a catalog of tables."""
-    return Catalog(1, {(t.schema, t.name): t for t in (*tables, *SYSTEM_TABLES)})
+    return Catalog(1, (*tables, *SYSTEM_TABLES))
 
 
 def planned(

@@ -7,6 +7,7 @@ import logging
 import os
 import secrets
 import time
+from collections import deque
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import Protocol
@@ -107,7 +108,7 @@ class Coordinator:
         self._commits = commits(GroupCommit(self.state, oracle, self.maintenance.submit), self.state)
         self.locks = TableLocks(self._table_name)
         system = (*SYSTEM_TABLES, active_peeks(self.worker))
-        self.catalog = Catalog(1, {(table.schema, table.name): table for table in system})
+        self.catalog = Catalog(1, system)
         self.statements = StatementCache()
         self.arrangements: dict[int, tuple[ArrangementDesc, ...]] = {}
         """Of each table: its shard, then its indexes, those under construction included."""
@@ -119,8 +120,8 @@ class Coordinator:
         """Names of what a block has dropped: nobody else's until it commits, since it may roll back."""
         self._sessions: dict[int, Session] = {}
         self._snapshots: dict[Transaction, int] = {}
-        self._newest_index = 0
-        """The earliest time that every index can be read at."""
+        self._new_indexes: deque[tuple[int, int]] = deque()
+        """When indexes were built, and of which tables, as far as a snapshot in use is older than them."""
         self._old_catalogs = 0
         self._next_id = 1
         self._next_process = 1
@@ -204,16 +205,11 @@ class Coordinator:
 
     def change_catalog(self, put: Sequence[Table] = (), remove: Sequence[Table] = ()) -> None:
         """Put the next version of the catalog in force."""
-        tables = dict(self.catalog.tables)
-        for table in remove:
-            del tables[table.schema, table.name]
-        for table in put:
-            tables[table.schema, table.name] = table
-        self.catalog = Catalog(self.catalog.version + 1, tables)
+        self.catalog = self.catalog.changed(self.catalog.version + 1, put, remove)
 
     def table_by_id(self, table_id: int) -> Table | None:
         """Return the table of that identity in the catalog in force."""
-        return next((t for t in self.catalog.tables.values() if t.id == table_id), None)
+        return self.catalog.table_by_id(table_id)
 
     def _table_name(self, table_id: int) -> str:
         table = self.table_by_id(table_id)
@@ -222,7 +218,7 @@ class Coordinator:
     def arrangement(self, table: Table, index: Index | None) -> ArrangementDesc:
         """Return the arrangement that a read of the table by `index` (None: its shard) walks."""
         found = self.arrangements.get(table.id)
-        if not found or self.table_by_id(table.id) is None:
+        if not found or not self.catalog.has_table(table.id):
             raise SqlError("42P01", f'relation "{table.name}" does not exist')
         if index is None:
             return found[0]
@@ -233,9 +229,11 @@ class Coordinator:
 
     def index_built(self, index: Index) -> None:
         """Note from when on an index can be read."""
-        snapshot = self.state.snapshot(index.id)
-        if snapshot is not None:
-            self._newest_index = max(self._newest_index, snapshot.since)
+        new, newest = self._new_indexes, self.state.upper
+        oldest = min(self._snapshots.values(), default=newest)
+        while new and new[0][0] <= oldest:
+            new.popleft()
+        new.append((newest, index.table_id))
 
     def catalog_for(self, transaction: Transaction | None) -> Catalog:
         """Return the catalog that a transaction's statements are planned under.
@@ -243,14 +241,23 @@ class Coordinator:
         It is the one in force, but for the indexes that were built too late for the block's snapshot.
         """
         at = None if transaction is None else transaction.snapshot
-        if at is None or self._newest_index <= at:
+        if transaction is None or at is None or not self._new_indexes or self._new_indexes[-1][0] <= at:
             return self.catalog
-        tables: dict[tuple[str, str], Table] = {}
-        for key, table in self.catalog.tables.items():
-            readable = tuple(i for i in table.indexes if self._readable(i, at))
-            tables[key] = table if len(readable) == len(table.indexes) else replace(table, indexes=readable)
-        self._old_catalogs += 1
-        return Catalog(-self._old_catalogs, tables)
+        if transaction.catalog is None or transaction.catalog[0] is not self.catalog:
+            late = {table_id for built, table_id in self._new_indexes if built > at}
+            tables = [table for table in map(self.catalog.table_by_id, late) if table is not None]
+            older = [self._as_of(table, at) for table in tables]
+            made = self.catalog
+            if any(a is not b for a, b in zip(older, tables, strict=True)):
+                self._old_catalogs += 1
+                made = made.changed(-self._old_catalogs, older)
+            transaction.catalog = self.catalog, made
+        return transaction.catalog[1]
+
+    def _as_of(self, table: Table, at: int) -> Table:
+        """Return a table with the indexes that can be read at a time."""
+        readable = tuple(i for i in table.indexes if self._readable(i, at))
+        return table if len(readable) == len(table.indexes) else replace(table, indexes=readable)
 
     def _readable(self, index: Index, at: int) -> bool:
         snapshot = self.state.snapshot(index.id)

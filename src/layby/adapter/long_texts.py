@@ -8,9 +8,8 @@ short parts, or one that reads a table of many columns.
 
 from __future__ import annotations
 
-import pickle
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
@@ -24,7 +23,6 @@ from layby.sql.pack import PackedPlan, pack
 from layby.sql.parse import ParsedStatement, parse_script
 from layby.sql.plan import PlannedStatement
 from layby.sql.planner import plan
-from layby.types.column import Column
 from layby.types.scalar import SqlType
 
 if TYPE_CHECKING:
@@ -42,37 +40,6 @@ def in_failed_block() -> SqlError:
     return SqlError(
         "25P02", "current transaction is aborted, commands ignored until end of transaction block"
     )
-
-
-class PortableCatalog:
-    """A catalog that is pickled once, however many jobs it goes out with."""
-
-    __slots__ = ("_data", "catalog")
-
-    def __init__(self, catalog: Catalog) -> None:
-        self.catalog = catalog
-        self._data: bytes | None = None
-
-    def __reduce__(self) -> tuple[Callable[[bytes], PortableCatalog], tuple[bytes]]:
-        """Pickle without what makes the rows of system relations: a plan is made without them."""
-        data = self._data
-        if data is None:
-            tables = {
-                key: table if table.rows is None else replace(table, rows=_rows_elsewhere)
-                for key, table in self.catalog.tables.items()
-            }
-            data = self._data = pickle.dumps(Catalog(self.catalog.version, tables), pickle.HIGHEST_PROTOCOL)
-        return _arrived_catalog, (data,)
-
-
-def _arrived_catalog(data: bytes) -> PortableCatalog:
-    catalog: Catalog = pickle.loads(data)
-    return PortableCatalog(catalog)
-
-
-def _rows_elsewhere() -> tuple[Column, ...]:
-    """Stand in for what makes the rows of a system relation, in a process that only plans."""
-    raise AssertionError("a system relation is read on the serving loop")
 
 
 @dataclass(frozen=True, slots=True)
@@ -96,7 +63,7 @@ class PlanText:
     """Parses and plans the text of one statement; in a failed block, only one that ends it."""
 
     text: str
-    catalog: PortableCatalog
+    catalog: Catalog
     types: tuple[SqlType | None, ...]
     failed: bool
 
@@ -124,7 +91,7 @@ class SplitScript:
     """Parses a script, and plans its statement where it is but one."""
 
     text: str
-    catalog: PortableCatalog
+    catalog: Catalog
     failed: bool
 
     def __call__(self, arena: Arena) -> SplitText:
@@ -146,7 +113,7 @@ class SplitScript:
 
 def _planned(
     statement: ParsedStatement,
-    catalog: PortableCatalog,
+    catalog: Catalog,
     types: Sequence[SqlType | None],
     arena: Arena,
     *,
@@ -156,7 +123,7 @@ def _planned(
         raise in_failed_block()
     if len(statement.source) <= LONGEST_KEPT:
         arena = HEAP  # a plan that is kept would keep a whole segment, for a few columns of it
-    return PlannedApart(statement.kind, pack(plan(statement, catalog.catalog, types), arena))
+    return PlannedApart(statement.kind, pack(plan(statement, catalog, types), arena))
 
 
 @dataclass(slots=True)
@@ -228,7 +195,7 @@ def split_apart(
         then(LongScript(text, result, part))
 
     execution.cancel = execution.fail
-    job = SplitScript(text, coordinator.statements.portable(catalog), _has_failed(session))
+    job = SplitScript(text, catalog, _has_failed(session))
     coordinator.run_apart(job, lambda result: execution.attempt(lambda: split(result)))
 
 
@@ -267,7 +234,7 @@ def plan_apart(
             then(result.kind, planned)
 
     execution.cancel = execution.fail
-    job = PlanText(text, coordinator.statements.portable(catalog), tuple(types), _has_failed(session))
+    job = PlanText(text, catalog, tuple(types), _has_failed(session))
     coordinator.run_apart(job, lambda result: execution.attempt(lambda: arrived(result)))
 
 

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from typing import Final
 
 from layby.adapter.literals import LONGEST, Shape, ShapedStatement, make_shape, read_literals, shape_text
-from layby.adapter.long_texts import LONGEST_KEPT, PortableCatalog
+from layby.adapter.long_texts import LONGEST_KEPT
 from layby.adapter.recent import Recent
 from layby.sql.catalog import Catalog
 from layby.sql.parse import ParsedStatement, parse_script
@@ -31,7 +31,6 @@ class StatementCache:
         self._scripts: Recent[str, list[ParsedStatement]] = Recent(_MOST, _CHARACTERS)
         self._shapes: Recent[str, tuple[Shape | None]] = Recent(_MOST, _CHARACTERS)
         self._plans: Recent[PlanKey, PlannedStatement] = Recent(_MOST, _CHARACTERS)
-        self._portable: PortableCatalog | None = None
 
     def parse_simple(self, sql: str) -> Sequence[ParsedStatement | ShapedStatement]:
         """Return the statements of a simple query, one with literals as one of its shape where it can be.
@@ -43,12 +42,6 @@ class StatementCache:
             if shaped is not None:
                 return (shaped,)
         return self.parse(sql)
-
-    def portable(self, catalog: Catalog) -> PortableCatalog:
-        """Return a catalog as it goes out with jobs, the same for the same catalog."""
-        if self._portable is None or self._portable.catalog is not catalog:
-            self._portable = PortableCatalog(catalog)
-        return self._portable
 
     def _shaped(self, sql: str) -> ShapedStatement | None:
         text = shape_text(sql)

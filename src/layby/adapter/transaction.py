@@ -11,6 +11,7 @@ from layby.adapter.locks import LockOwner
 from layby.adapter.own_writes import OwnWrites, Run
 from layby.compute.arrangement import Updates
 from layby.errors import SqlError
+from layby.sql.catalog import Catalog
 
 _EPOCH_US: Final = 946_684_800_000_000
 """Microseconds from 1970 to 2000, PostgreSQL's epoch."""
@@ -37,6 +38,7 @@ class Transaction:
 
     __slots__ = (
         "at_commit",
+        "catalog",
         "explicit",
         "failed",
         "owner",
@@ -52,6 +54,8 @@ class Transaction:
         self.explicit = explicit
         self.failed = False
         self.snapshot: int | None = None
+        self.catalog: tuple[Catalog, Catalog] | None = None
+        """A catalog that was in force, and what it is for this transaction."""
         self.started_us = time.time_ns() // 1000 - _EPOCH_US
         """What `now()` says: microseconds since 2000-01-01 UTC."""
         self.owner = LockOwner(process_id)

@@ -203,7 +203,7 @@ def main() -> None:
     gc.freeze()
     try:
         with contextlib.suppress(ChannelClosedError):
-            run(Channel(sock, (Batch,)))
+            run(Channel(sock))
     except BaseException:
         log.exception("the maintenance process failed")
         _end(1)

@@ -43,7 +43,6 @@ from layby.memory.heap import Idleness, Rest
 from layby.memory.shared_arena import SharedArena
 from layby.memory.survival import Survival
 from layby.metrics import PeekMetrics
-from layby.trace.batch import Batch
 from layby.turns import EventLoop
 
 log = logging.getLogger("layby.maintenance")
@@ -228,7 +227,7 @@ class ProcessMaintenanceRuntime:
 
     def _new_child(self) -> Child:
         """Start a process; on any thread. Raises OSError."""
-        return Child(self._program, (Batch,))
+        return Child(self._program)
 
     def _adopt(self, child: Child) -> None:
         """Have a new process take over from the one before."""

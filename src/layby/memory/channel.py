@@ -1,7 +1,7 @@
 """Channels: messages between processes that share segments.
 
 A message is a pickle in which what lies in shared memory stands by reference: an array over a segment as the
-segment's identity and an offset, and an object of a `shared class` (a batch) as a number once the other side
+segment's identity and an offset, and a `Shared` object (a batch, a table) as a number once the other side
 has it. The file descriptors of segments that the other side has not mapped yet travel with the message over
 the Unix socket. The sender remembers what the receiver holds, and when such a thing is gone here it says so
 with the next message; until then the receiver keeps it, so that a reference never comes too late.
@@ -24,7 +24,7 @@ import threading
 import weakref
 from collections import deque
 from collections.abc import Callable, Sequence
-from typing import Any, Final
+from typing import Any, ClassVar, Final
 
 import numpy as np
 
@@ -48,16 +48,28 @@ class ChannelClosedError(ConnectionError):
     """The other process is gone."""
 
 
+class Shared:
+    """Base of the classes whose objects are sent once over a channel, and by a number from then on.
+
+    They are immutable, and `__reduce__` returns a callable and its arguments.
+    """
+
+    __slots__ = ("__weakref__",)
+
+    classes: ClassVar[list[type]] = []
+
+    def __init_subclass__(cls) -> None:
+        Shared.classes.append(cls)
+
+
 class Channel:
     """One end of a socket pair. Any thread may send; one receives.
 
     What is sent without waiting is kept until the socket takes it, in the order of its coming.
     """
 
-    def __init__(self, sock: socket.socket, shared_classes: tuple[type, ...] = ()) -> None:
-        """`shared_classes` are immutable classes with weak references whose objects are sent once."""
+    def __init__(self, sock: socket.socket) -> None:
         self.socket = sock
-        self.shared_classes = shared_classes
         self._sending = threading.Lock()
         self._their_segments: set[int] = set()
         self._their_objects: dict[int, int] = {}
@@ -275,7 +287,7 @@ class _Pickler(pickle.Pickler):
         self.dispatch_table = copyreg.dispatch_table | {
             np.ndarray: lambda array: reduce_array(array, self._refer),
             Segment: lambda segment: (_segment, (self._refer(segment),)),
-            **dict.fromkeys(channel.shared_classes, self._reduce_shared),
+            **dict.fromkeys(Shared.classes, self._reduce_shared),
         }
 
     def let_go(self) -> None:

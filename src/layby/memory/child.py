@@ -35,7 +35,7 @@ class Child:
     A new interpreter is executed, so nothing is forked from a parent that has threads.
     """
 
-    def __init__(self, module: str, shared_classes: tuple[type, ...]) -> None:
+    def __init__(self, module: str) -> None:
         """Start `main()` of a module: imported, not run with `-m`, so that its classes are in the child
         those that messages from here name. Raises OSError.
 
@@ -56,7 +56,7 @@ class Child:
         except BaseException:
             ours.close()
             raise
-        self.channel = Channel(ours, shared_classes)
+        self.channel = Channel(ours)
 
     @property
     def pid(self) -> int:

@@ -49,7 +49,6 @@ from layby.peek.walk_process import (
     WalkRequest,
     WalkResult,
 )
-from layby.trace.batch import Batch
 from layby.turns import EventLoop, Timer
 
 log = logging.getLogger("layby.peek")
@@ -70,7 +69,7 @@ class _Walker:
 
     def __init__(self, slot: int, page: ControlPage, nice: int, core: ServingCore, program: str) -> None:
         self.started_at = time.monotonic()
-        self.child = Child(program, (Batch,))
+        self.child = Child(program)
         self.channel = self.child.channel
         self.slot = slot
         self.number = 0

@@ -28,7 +28,6 @@ from layby.peek.scan import PeekScan, PhaseTimes
 from layby.peek.shared_walk import SharedWalk
 from layby.peek.upload import StashTarget
 from layby.peek.walk import Walk, WalkLimits, raised_response
-from layby.trace.batch import Batch
 
 GRANULARITY_SLOT: Final = 0
 RESULT_SIZE_SLOT: Final = 1
@@ -195,4 +194,4 @@ def main() -> None:
     pa.set_cpu_count(1)
     gc.freeze()
     with contextlib.suppress(ChannelClosedError):
-        run(Channel(sock, (Batch,)))
+        run(Channel(sock))

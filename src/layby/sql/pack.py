@@ -185,6 +185,7 @@ class _Unpickler(pickle.Unpickler):
             return self._result if pid == _RESULT else self._columns[pid]
         first, name, index_id = pid
         if index_id is None:
-            return self._catalog.tables[first, name]
-        table = next(t for t in self._catalog.tables.values() if t.id == first)
+            return self._catalog.table(name, first)
+        table = self._catalog.table_by_id(first)
+        assert table is not None
         return next(i for i in table.indexes if i.id == index_id)

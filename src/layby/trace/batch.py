@@ -9,6 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from layby.memory.arena import Arena
+from layby.memory.channel import Shared
 from layby.memory.sealed import FEW, sealed
 from layby.trace.column_search import ColumnSearch, ColumnSearches
 from layby.trace.consolidate import consolidate_updates, is_constant
@@ -23,7 +24,7 @@ MAX_TIME: Final = (1 << 63) - 1
 Numbers = NDArray[np.int64]
 
 
-class Batch:
+class Batch(Shared):
     """Updates of one layout, sorted by all columns in row order and then by time, no two of them alike.
 
     It holds what happened at times from `lower` on and before `upper`; times below `since` have been
@@ -32,7 +33,6 @@ class Batch:
     """
 
     __slots__ = (
-        "__weakref__",
         "_nbytes",
         "_searches",
         "columns",
