@@ -11,9 +11,10 @@ import pytest
 from layby.errors import SqlError
 from layby.expr.scalar import ColumnRef
 from layby.peek.answer import EncodedRows, Rows
+from layby.peek.budget import TURN_S
 from layby.peek.fuel import Fuel
 from layby.peek.pending import PeekState
-from layby.peek.quiet import SLICE_S, QuietWalk
+from layby.peek.quiet import QuietWalk
 from layby.peek.scan import PeekScan, PeekSpec, ScanOutcome
 from layby.trace.search import seek
 from layby.types.column import Column
@@ -33,7 +34,7 @@ from tests.peek.harness import (
 
 HUNDRED = tuple((k, k * 10) for k in range(100))
 
-SEEK_S = SLICE_S / 128.5
+SEEK_S = TURN_S / 128.5
 """What a seek takes: a turn has time for 128, and a little is left."""
 
 
@@ -107,7 +108,7 @@ def test_a_scan_that_is_alone_goes_on_inline_for_the_time_of_a_slice_in_each_tur
     assert rows_of(harness.answers[peek]) == []
     # The activation that ends the turn in which it came gives it nothing more: that would be the same turn.
     assert [positions for positions, _ in turns] == [128, *range(128, 2_000, 128), 2_000]
-    assert max(took for _, took in turns) <= SLICE_S
+    assert max(took for _, took in turns) <= TURN_S
     assert (harness.metrics.walks_inline, harness.metrics.walks_offloaded) == (1, 0)
     assert harness.metrics.row_iteration_rows.sum == 2_000
     assert harness.metrics.total_seconds.count == 1
@@ -126,7 +127,7 @@ def test_a_turn_is_used_up_though_the_first_slice_was_slow_for_what_it_visited(q
     peek, _ = harness.peek(NOTHING)
     assert peek.state is PeekState.QUIET
     assert peek.inline_positions == 64
-    assert harness.now <= SLICE_S
+    assert harness.now <= TURN_S
 
 
 def test_where_a_chunk_fits_a_slice_goes_on_until_the_clock_ends_it(
@@ -149,7 +150,7 @@ def test_where_a_chunk_fits_a_slice_goes_on_until_the_clock_ends_it(
     peek, _ = harness.peek(NOTHING)
     assert peek.state is PeekState.QUIET
     assert slices == [2, 7 * 16, 12]
-    assert harness.now <= SLICE_S
+    assert harness.now <= TURN_S
 
 
 def test_the_next_peek_is_answered_first_and_sends_the_scan_to_the_pool(
@@ -245,7 +246,7 @@ def test_a_slow_slice_ends_the_quiet_walk(
     step: Callable[[PeekScan, Fuel], ScanOutcome] = PeekScan.step
 
     def slow(scan: PeekScan, fuel: Fuel) -> ScanOutcome:
-        harness.now += 10 * SLICE_S
+        harness.now += 10 * TURN_S
         return step(scan, fuel)
 
     monkeypatch.setattr(PeekScan, "step", slow)
@@ -271,15 +272,15 @@ def test_a_slice_is_measured_and_the_next_one_made_to_fit() -> None:
         walk = QuietWalk(harness.pending(NOTHING), scan, visited, seconds)
         return walk.next_slice(harness.parameters.peek, spent)
 
-    assert next_slice(1_000, SLICE_S) == 1_000
-    assert next_slice(1_000, 2 * SLICE_S) == 500
-    assert next_slice(1_000, SLICE_S / 2, SLICE_S / 2) == 1_000
-    assert next_slice(1_000, SLICE_S / 100) == 64_000
+    assert next_slice(1_000, TURN_S) == 1_000
+    assert next_slice(1_000, 2 * TURN_S) == 500
+    assert next_slice(1_000, TURN_S / 2, TURN_S / 2) == 1_000
+    assert next_slice(1_000, TURN_S / 100) == 64_000
     assert next_slice(1_000, 0.0) == 64_000
-    assert next_slice(1, SLICE_S, SLICE_S / 2) == 1
-    assert next_slice(1_000, 3 * SLICE_S) is None
-    assert next_slice(1_000, SLICE_S, SLICE_S) is None
-    assert next_slice(1_000, SLICE_S / 2, 0.95 * SLICE_S) is None
+    assert next_slice(1, TURN_S, TURN_S / 2) == 1
+    assert next_slice(1_000, 3 * TURN_S) is None
+    assert next_slice(1_000, TURN_S, TURN_S) is None
+    assert next_slice(1_000, TURN_S / 2, 0.95 * TURN_S) is None
     assert next_slice(0, 0.0) is None
 
 

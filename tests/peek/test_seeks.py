@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from layby.compute.worker import STEP_S
 from layby.expr.function import overloads
 from layby.expr.scalar import Call, ColumnRef, Literal
+from layby.peek.budget import TURN_S
 from layby.peek.pending import PeekState
 from layby.trace.cursor import SEEKS, Cursor
 from layby.trace.search import seek
@@ -60,7 +60,7 @@ def test_a_visit_seeks_a_bounded_number_of_ranges(seeks: list[float]) -> None:
 
 
 def test_a_list_of_keys_that_takes_long_is_suspended_and_offloaded(seeks: list[float]) -> None:
-    loop = harness(seeks, STEP_S / 150)
+    loop = harness(seeks, TURN_S / 150)
     peek, response = loop.peek(spec(constraints=keys(*range(KEYS))))
     assert response is None
     assert peek.state is PeekState.WALKING
@@ -72,7 +72,7 @@ def test_a_list_of_keys_that_takes_long_is_suspended_and_offloaded(seeks: list[f
 
 
 def test_a_list_of_keys_that_takes_little_is_answered_at_once(seeks: list[float]) -> None:
-    loop = harness(seeks, STEP_S / 150)
+    loop = harness(seeks, TURN_S / 150)
     _, response = loop.peek(spec(constraints=keys(*range(SEEKS + 20))))
     assert rows_of(response) == [r for r in ROWS if r[0] < SEEKS + 20]
 
@@ -81,7 +81,7 @@ def test_a_list_of_keys_after_a_long_range_is_bounded_in_its_own_turn(seeks: lis
     """A quiet walk whose last slice visited many positions in no time gets no more seeks for that."""
     hot = tuple((-1, v) for v in range(200_000))
     loop = Harness(bundle_of(pairs(*hot, *ROWS)), inline_budget=1_000, quiet_budget=1_000_000)
-    loop.worker._clock = SeekingClock(seeks, STEP_S / 100)
+    loop.worker._clock = SeekingClock(seeks, TURN_S / 50)
     wanted = Call(GREATER, (ColumnRef(1, BIGINT), Literal(1_000_000, BIGINT)))
     peek, _ = loop.peek(spec(constraints=keys(-1, *range(KEYS)), predicates=(wanted,)))
     assert (peek.state, len(seeks)) == (PeekState.QUIET, 1 + SEEKS)
@@ -93,6 +93,6 @@ def test_a_list_of_keys_after_a_long_range_is_bounded_in_its_own_turn(seeks: lis
 
 
 def test_with_the_offload_off_nothing_is_suspended(seeks: list[float]) -> None:
-    loop = harness(seeks, STEP_S, offload="off")
+    loop = harness(seeks, TURN_S, offload="off")
     _, response = loop.peek(spec(constraints=keys(*range(KEYS))))
     assert rows_of(response) == list(ROWS)

@@ -16,6 +16,7 @@ from layby.config import SystemParameters
 from layby.errors import SqlError
 from layby.metrics import PeekMetrics
 from layby.peek.answer import Failed, PeekResponse, build_answer, takes_long
+from layby.peek.budget import TURN_S
 from layby.peek.fuel import Fuel
 from layby.peek.offload import OffloadDriver, fill_profile, observe_phases
 from layby.peek.pending import PeekState, PendingPeek
@@ -31,12 +32,6 @@ log = logging.getLogger("layby.worker")
 
 STEP_BYTES: Final = 1 << 18
 """Bytes of found rows past which a step of a scan ends on the loop: they are copied where it is moved."""
-
-STEP_S: Final = 0.001
-"""How long a first slice may take: it ends between two visits, whatever fuel is left.
-
-Positions do not tell what a list of keys costs, since each of them is sought.
-"""
 
 
 class ActivePeek(NamedTuple):
@@ -197,7 +192,7 @@ class ServingWorker:
                 position_limit=parameters.row_iteration_limit,
             )
             if parameters.offload:
-                scan.step_seconds, scan.batch_bytes = STEP_S, STEP_BYTES
+                scan.step_seconds, scan.batch_bytes = TURN_S, STEP_BYTES
             granted = fuel.remaining
             if not pending.inline and parameters.offload:
                 fuel = Fuel(0)

@@ -2,8 +2,17 @@
 
 from __future__ import annotations
 
+from typing import Final
+
 from layby.config import PeekParameters
 from layby.peek.fuel import Fuel, UnboundedFuel
+
+TURN_S: Final = 0.001
+"""How long the slices that one peek gets in a turn take together: the most that the next has to wait for it.
+
+They end between two visits, whatever fuel is left: positions do not tell what one costs. A list of keys seeks
+each of them.
+"""
 
 
 class InlineBudget:

@@ -266,7 +266,10 @@ class PeekScan:
             return
         clock, seconds = self._clock, self.step_seconds
         while fuel.remaining > 0 and self._outcome is None:
-            visit = self.cursor.advance(self.next_fuel(fuel, self._next_chunk))
+            most = self._next_chunk
+            if most < self.cursor.left <= most + (most >> 3):
+                most += most >> 3  # what little is left beyond a chunk is no chunk of its own
+            visit = self.cursor.advance(self.next_fuel(fuel, most))
             if visit is None:
                 self._end_rows()
                 return

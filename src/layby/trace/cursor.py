@@ -91,6 +91,11 @@ class Cursor:
         return not self._left and self._turn == len(self._ranges)
 
     @property
+    def left(self) -> int:
+        """How many rows are left of the current range, without constraints of all."""
+        return self._left
+
+    @property
     def place(self) -> tuple[int, tuple[int, ...], tuple[int, ...]]:
         """Where the cursor stands: two of the same batches, constraints and direction that stand at one place
         go on alike."""
