@@ -10,10 +10,12 @@ from typing import Any
 import numpy as np
 import pytest
 
+from layby.compute.arrangement import Updates
 from layby.memory.channel import Channel
-from layby.memory.sealed import FEW, Sealed, sealed
+from layby.memory.sealed import FEW, Crossing, Sealed, sealed
 from layby.memory.segment import mapped_bytes, segment_of
 from layby.memory.shared_arena import SharedArena
+from layby.peek.answer import Rows
 from layby.trace.batch import Batch, build_batch
 from layby.trace.constraints import KeyRange
 from layby.trace.layout import Layout
@@ -90,6 +92,40 @@ def test_many_values_cross_two_channels_unopened(ways: list[tuple[Channel, Chann
     assert len(opened) == FEW + 1
     with pytest.raises(IndexError):
         got[FEW + 1]
+
+
+def test_a_long_part_of_sealed_values_is_sealed_too(ways: list[tuple[Channel, Channel]]) -> None:
+    got = through(ways, sealed([Noted(n) for n in range(3 * FEW)]))
+    part = got[FEW : 2 * FEW + 1]
+    assert opened == []
+    assert len(part) == FEW + 1
+    assert [part[0].number, part[-1].number] == [FEW, 2 * FEW]
+    assert [value.number for value in through(ways, part)] == list(range(FEW, 2 * FEW + 1))
+    assert [value.number for value in got[::-1][:2]] == [3 * FEW - 1, 3 * FEW - 2]
+
+
+def test_many_values_that_lie_open_arrive_sealed_and_few_open(ways: list[tuple[Channel, Channel]]) -> None:
+    many, few = Crossing(map(Noted, range(FEW + 1))), Crossing(map(Noted, range(FEW)))
+    got = through(ways, (many, few))
+    assert isinstance(many, tuple)
+    assert isinstance(got[0], Sealed)
+    assert type(got[1]) is tuple
+    assert [value.number for value in got[1]] == list(range(FEW))
+    assert [value.number for value in got[0]] == list(range(FEW + 1))
+
+
+def test_the_size_of_updates_is_known_without_opening_them(ways: list[tuple[Channel, Channel]]) -> None:
+    columns = tuple(column_from_values(BIGINT, [at, at]) for at in range(WIDTH))
+    got = through(ways, Updates(columns, np.ones(2, np.int64)))
+    assert isinstance(got.columns, Sealed)
+    assert got.nbytes == 2 * 8 * WIDTH
+    assert [c.to_list() for c in got.columns] == [[at, at] for at in range(WIDTH)]
+
+
+def test_rows_of_many_columns_cross_unopened(ways: list[tuple[Channel, Channel]]) -> None:
+    got = through(ways, Rows(2, tuple(column_from_values(BIGINT, [at, at]) for at in range(WIDTH))))
+    assert (got.count, type(got.columns), len(got.columns)) == (2, Sealed, WIDTH)
+    assert got.columns[7].to_list() == [7, 7]
 
 
 def test_few_values_cross_as_they_are() -> None:

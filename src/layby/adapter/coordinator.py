@@ -44,6 +44,7 @@ from layby.peek.stash import Stash, StashReader
 from layby.persist.blob import Blob
 from layby.sql.catalog import Catalog, Index, Table
 from layby.sql.system import SYSTEM_TABLES
+from layby.types.relation import WIDE
 
 log = logging.getLogger("layby.coordinator")
 
@@ -54,7 +55,8 @@ _CLOSE_S = 5.0
 """How long the commits under way may take at the end."""
 
 LARGE_WRITE = 4_096
-"""Rows from which on a write is checked and sorted away from the loop and the commit thread."""
+"""Rows from which on a write is checked and sorted away from the loop and the commit thread, as those of
+wide tables all are."""
 
 
 class Loop(Protocol):
@@ -379,7 +381,7 @@ class Coordinator:
                 CommitRequest(ready, checks, lambda result: self.deliver(lambda: confirmed(result)))
             )
 
-        if all(sum(len(p.diffs) for p in updates) < LARGE_WRITE for updates in parts.values()):
+        if not any(_is_large(updates) for updates in parts.values()):
             submit(tuple(TableWrite(table_id, put_together(u)) for table_id, u in parts.items()))
             return
         arrangements = {table_id: self.arrangements[table_id] for table_id in tables}
@@ -397,6 +399,11 @@ class Coordinator:
     def run_apart(self, job: Job, then: Callable[[object], None]) -> None:
         """Run a long job off the loop, then `then` on the loop with its result or the exception it raised."""
         self.maintenance.run_apart(job, lambda result: self.deliver(_Arrival(job, then, result)))
+
+
+def _is_large(parts: Sequence[Updates]) -> bool:
+    """Return whether to sort the updates of a table would take long."""
+    return len(parts[0].columns) > WIDE or sum(len(part.diffs) for part in parts) >= LARGE_WRITE
 
 
 class _Arrival:

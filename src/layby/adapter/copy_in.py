@@ -10,6 +10,7 @@ import numpy as np
 from layby.adapter.copy_format import CopyParser
 from layby.adapter.environment import Environment
 from layby.adapter.jobs import CompleteCopy, ParseCopy
+from layby.compute.arrangement import Updates
 from layby.errors import InternalError, SqlError
 from layby.expr.scalar import Literal, with_values
 from layby.sql.catalog import Table
@@ -37,7 +38,7 @@ class CopyIn:
         session: Session,
         table: Table,
         plan: CopyPlan,
-        received: Callable[[Sequence[Column], int], None],
+        received: Callable[[Updates], None],
         failed: Callable[[SqlError], None],
     ) -> None:
         self.on_ready: Callable[[], None] | None = None
@@ -60,7 +61,7 @@ class CopyIn:
         self._parsing = False
         self._finishing = False
         self._over = False
-        self._parts: list[tuple[Column, ...]] = []
+        self._parts: list[Sequence[Column]] = []
 
     def feed(self, data: bytes) -> bool:
         """Take the next bytes; False asks the sender to pause until `on_ready` is called."""
@@ -120,10 +121,10 @@ class CopyIn:
                 self.on_ready()
 
     def _completed(self, result: object) -> None:
-        if self._over or self._refused(result) or not isinstance(result, tuple):
+        if self._over or self._refused(result) or not isinstance(result, Updates):
             return
         self._over = True
-        self._received(result, self._parser.row_count)
+        self._received(result)
 
     def _refused(self, result: object) -> bool:
         """Give up where a job raised."""

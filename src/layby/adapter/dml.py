@@ -2,10 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from typing import TYPE_CHECKING
-
-import numpy as np
 
 from layby.adapter.copy_format import header_line
 from layby.adapter.copy_in import CopyIn
@@ -18,14 +15,14 @@ from layby.errors import InternalError, SqlError
 from layby.memory.arena import HEAP
 from layby.peek.answer import EncodedRows, Failed, PeekResponse, Rows, Stashed
 from layby.sql.plan import CopyPlan, DeletePlan, InsertPlan, UpdatePlan
-from layby.types.column import Column
+from layby.types.relation import WIDE
 from layby.types.scalar import PhysicalValue
 
 if TYPE_CHECKING:
     from layby.adapter.session import Session
 
 _LARGE = 4_096
-"""Rows from which on a statement's rows are checked away from the loop."""
+"""Rows from which on a statement's rows are checked away from the loop, as those of wide tables all are."""
 
 
 def run(
@@ -81,7 +78,7 @@ def _keep(
     if not count:
         execution.finish(CommandOutcome(tag))
         return
-    if count < _LARGE:
+    if count < _LARGE and arity <= WIDE:
         session.open_transaction().write(table.id, job(HEAP))
         execution.finish(CommandOutcome(tag))
     else:
@@ -135,9 +132,9 @@ def _copy_in(session: Session, plan: CopyPlan, execution: Execution) -> None:
     if table is None:
         raise InternalError("COPY FROM names no table")
 
-    def received(columns: Sequence[Column], count: int) -> None:
-        transaction.write(table.id, Updates(tuple(columns), np.ones(count, np.int64)))
-        execution.finish(CommandOutcome(f"COPY {count}"))
+    def received(updates: Updates) -> None:
+        transaction.write(table.id, updates)
+        execution.finish(CommandOutcome(f"COPY {len(updates.diffs)}"))
 
     sink = CopyIn(session, table, plan, received, execution.fail)
     outcome = CopyInOutcome(len(plan.columns), sink)

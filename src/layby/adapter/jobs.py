@@ -5,7 +5,7 @@ A job is a plain value that can be pickled to another process; it gets the arena
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -21,6 +21,7 @@ from layby.errors import SqlError
 from layby.expr.evaluate import evaluate
 from layby.expr.scalar import Expr
 from layby.memory.arena import Arena
+from layby.memory.sealed import Crossing
 from layby.sql.catalog import Table
 from layby.sql.instantiate import instantiate_values
 from layby.sql.plan import ValuesSource
@@ -42,8 +43,8 @@ class MakeUpdates:
     """Turns the rows that a statement read into updates: `old` columns go, `new` ones come (None: none)."""
 
     table: Table
-    old: tuple[Column, ...] | None
-    new: tuple[Column, ...] | None
+    old: Sequence[Column] | None
+    new: Sequence[Column] | None
     count: int
 
     def __call__(self, arena: Arena) -> Updates:
@@ -58,7 +59,7 @@ class MakeUpdates:
         return self._placed(both, np.repeat(np.array([-1, 1]), self.count), arena)
 
     @staticmethod
-    def _placed(columns: tuple[Column, ...], diffs: NDArray[np.int64], arena: Arena) -> Updates:
+    def _placed(columns: Sequence[Column], diffs: NDArray[np.int64], arena: Arena) -> Updates:
         return placed(Updates(columns, diffs), arena)
 
 
@@ -128,7 +129,7 @@ class ParseCopy:
         texts = parser.take()
         if texts is None:
             return parser, None
-        columns = tuple(self._typed(at, text, first_row).place(arena) for at, text in enumerate(texts))
+        columns = Crossing(self._typed(at, text, first_row).place(arena) for at, text in enumerate(texts))
         return parser, columns
 
     def _typed(self, at: int, text: TextColumn, first_row: int) -> Column:
@@ -145,12 +146,12 @@ class CompleteCopy:
 
     table: Table
     numbers: tuple[int, ...]
-    parts: tuple[tuple[Column, ...], ...]
+    parts: tuple[Sequence[Column], ...]
     count: int
     defaults: Mapping[int, Expr]
 
-    def __call__(self, arena: Arena) -> tuple[Column, ...]:
-        """Return all columns of the table; raises SqlError where a row breaks a constraint."""
+    def __call__(self, arena: Arena) -> Updates:
+        """Return the rows as insertions; raises SqlError where one breaks a constraint."""
         columns: list[Column] = []
         for number, desc in enumerate(self.table.desc.columns):
             if number in self.numbers:
@@ -160,7 +161,7 @@ class CompleteCopy:
             else:
                 columns.append(self._default(self.defaults[number]))
         check_rows(self.table, columns)
-        return tuple(column.place(arena) for column in columns)
+        return placed(Updates(columns, repeated(1, self.count)), arena)
 
     def _default(self, default: Expr) -> Column:
         vector = evaluate(default, (), self.count)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
@@ -46,7 +46,7 @@ class RowsOutcome:
     tag: str
     count: int
     encoded: EncodedRows | None
-    columns: tuple[Column, ...] = ()
+    columns: Sequence[Column] = ()
     stash: RowSource | None = None
 
 

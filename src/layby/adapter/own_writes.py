@@ -3,7 +3,7 @@
 Thousands of statements of a row each would be thousands of parts for the read that comes after them. So the
 parts are put together into runs of growing size, as a log-structured merge tree does: among n rows there are
 about log n runs, and no row is copied more often than that. A read lays each run over what it reads, sorted
-once for each index; a run of more than `LARGEST` bytes is left as it is.
+once for each index; a run of more than `LARGEST` bytes, or of a wide table, is left as it is.
 """
 
 from __future__ import annotations
@@ -16,6 +16,7 @@ import numpy as np
 from layby.compute.arrangement import Arranged, ArrangementDesc, Updates
 from layby.trace.bundle import Snapshot
 from layby.types.column import concat
+from layby.types.relation import WIDE
 
 FRESH: Final = 16
 """Parts that wait to be put together: for a few columns a call costs 10 µs, and 1 µs more for each part."""
@@ -31,12 +32,17 @@ class Run:
 
     def __init__(self, updates: Updates) -> None:
         self.updates = updates
-        self.nbytes = sum(c.nbytes for c in updates.columns) + updates.diffs.nbytes
+        self.nbytes = updates.nbytes + updates.diffs.nbytes
         self.arranged: dict[int, Arranged] = {}
         """By arrangement; at time 0, so that they are visible at whatever time is read."""
 
     def __len__(self) -> int:
         return len(self.updates.diffs)
+
+    @property
+    def is_large(self) -> bool:
+        """Whether the run is left as it is."""
+        return self.nbytes > LARGEST or len(self.updates.columns) > WIDE
 
 
 class OwnWrites:
@@ -61,13 +67,13 @@ class OwnWrites:
         """Return the updates in few runs."""
         runs = self._runs
         fresh, self._fresh, self._fresh_bytes = self._fresh, [], 0
-        small = [run for run in fresh if run.nbytes <= LARGEST]
+        small = [run for run in fresh if not run.is_large]
         if small:
             run = _together(small)
             while runs and len(runs[-1]) <= len(run) and runs[-1].nbytes + run.nbytes <= LARGEST:
                 run = _together([runs.pop(), run])
             runs.append(run)
-        runs.extend(run for run in fresh if run.nbytes > LARGEST)
+        runs.extend(run for run in fresh if run.is_large)
         return tuple(runs)
 
 

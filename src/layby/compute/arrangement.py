@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 from layby.expr.evaluate import evaluate
 from layby.expr.scalar import ColumnRef, Expr
 from layby.memory.arena import Arena
+from layby.memory.sealed import FEW, sealed
 from layby.trace.batch import Batch, build_batch
 from layby.trace.bundle import ERRS_LAYOUT
 from layby.trace.layout import Layout
@@ -35,10 +36,23 @@ class ArrangementDesc:
 
 @dataclass(frozen=True, slots=True)
 class Updates:
-    """Updates of one table without their time: its columns, and the diff of each row."""
+    """Updates of one table without their time: its columns, and the diff of each row.
 
-    columns: tuple[Column, ...]
+    The columns may be sealed; then `known_nbytes` is their size.
+    """
+
+    columns: Sequence[Column]
     diffs: NDArray[np.int64]
+    known_nbytes: int | None = None
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        nbytes = self.nbytes if len(self.columns) > FEW else None
+        return Updates, (sealed(self.columns), self.diffs, nbytes)
+
+    @property
+    def nbytes(self) -> int:
+        """The bytes of all columns."""
+        return sum(c.nbytes for c in self.columns) if self.known_nbytes is None else self.known_nbytes
 
 
 @dataclass(frozen=True, slots=True)
@@ -122,7 +136,9 @@ def stamp(arranged: Arranged, time: int, lower: int) -> Arranged:
 
 def _stamped(batch: Batch, time: int, lower: int) -> Batch:
     times = np.broadcast_to(np.int64(time), len(batch))
-    return Batch(batch.layout, batch.columns, times, batch.diffs, lower, time + 1, lower, batch.wide)
+    return Batch(
+        batch.layout, batch.columns, times, batch.diffs, lower, time + 1, lower, batch.wide, batch.nbytes
+    )
 
 
 def _errors(

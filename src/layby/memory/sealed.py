@@ -98,11 +98,11 @@ class Sealed(Sequence[T]):
     def __getitem__(self, at: int) -> T: ...
 
     @overload
-    def __getitem__(self, at: slice) -> tuple[T, ...]: ...
+    def __getitem__(self, at: slice) -> Sequence[T]: ...
 
-    def __getitem__(self, at: int | slice) -> T | tuple[T, ...]:
+    def __getitem__(self, at: int | slice) -> T | Sequence[T]:
         if isinstance(at, slice):
-            return tuple([self[i] for i in range(*at.indices(len(self)))])
+            return self._part(range(*at.indices(len(self))))
         value = self._opened[at]
         if value is None:
             at = range(len(self))[at]
@@ -117,6 +117,28 @@ class Sealed(Sequence[T]):
     def segment(self, identity: int) -> Segment:
         """Return one of the segments."""
         return self._segments[identity]
+
+    def _part(self, places: range) -> Sequence[T]:
+        """Return some of the values, many of them sealed."""
+        if len(places) <= FEW or places.step != 1:
+            return tuple([self[at] for at in places])
+        start = int(self._ends[places.start - 1]) if places.start else 0
+        stop = int(self._ends[places.stop - 1])
+        ends = self._ends[places.start : places.stop] - start
+        return Sealed(self._data[start:stop], ends, tuple(self._segments.values()))
+
+
+class Crossing(tuple[T, ...]):
+    """Values that lie open where they are made, and arrive in another process sealed where they are many."""
+
+    __slots__ = ()
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return _arrived, (sealed(tuple(self)),)
+
+
+def _arrived(values: Sequence[T]) -> Sequence[T]:
+    return values
 
 
 def sealed(values: Sequence[T]) -> Sequence[T]:

@@ -10,6 +10,7 @@ from numpy.typing import NDArray
 
 from layby.errors import SqlError
 from layby.expr.finishing import finish
+from layby.memory.sealed import sealed
 from layby.peek.parts import StashHandle
 from layby.peek.scan import Complete, PeekScan
 from layby.types.column import Column
@@ -36,8 +37,11 @@ class Rows:
     """The rows of an answer, after finishing: `encoded` where the peek had an encoder, else `columns`."""
 
     count: int
-    columns: tuple[Column, ...] = ()
+    columns: Sequence[Column] = ()
     encoded: EncodedRows | None = None
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return Rows, (self.count, sealed(self.columns), self.encoded)
 
 
 @dataclass(frozen=True, slots=True)

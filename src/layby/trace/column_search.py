@@ -273,9 +273,9 @@ class ColumnSearches(Sequence[ColumnSearch]):
     def __getitem__(self, at: int) -> ColumnSearch: ...
 
     @overload
-    def __getitem__(self, at: slice) -> tuple[ColumnSearch, ...]: ...
+    def __getitem__(self, at: slice) -> Sequence[ColumnSearch]: ...
 
-    def __getitem__(self, at: int | slice) -> ColumnSearch | tuple[ColumnSearch, ...]:
+    def __getitem__(self, at: int | slice) -> ColumnSearch | Sequence[ColumnSearch]:
         if isinstance(at, slice):
             return tuple([self[i] for i in range(*at.indices(len(self)))])
         made = self._made[at]

@@ -1,0 +1,132 @@
+"""Tables of many columns: what a statement does to each of them it does away from the serving loop."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+from layby.memory.sealed import Sealed
+from tests.adapter.harness import Client, Server
+
+WIDTH = 600
+COLUMNS = ", ".join(f"c{at} bigint" for at in range(1, WIDTH))
+
+
+class Opened:
+    """Notes what is taken out of sealed values, and whether on the loop or where jobs and commits run."""
+
+    def __init__(self, server: Server, monkeypatch: pytest.MonkeyPatch) -> None:
+        self.on_loop = self.elsewhere = 0
+        self._elsewhere = False
+        item = Sealed.__getitem__
+
+        def noted(values: Sealed[Any], at: Any) -> Any:
+            if isinstance(at, int):
+                self.elsewhere += self._elsewhere
+                self.on_loop += not self._elsewhere
+            return item(values, at)
+
+        monkeypatch.setattr(Sealed, "__getitem__", noted)
+        for runner in (server.maintenance, server.commits, server.pool):
+            monkeypatch.setattr(runner, "step", self._apart(runner.step))
+
+    def _apart(self, step: Callable[..., Any]) -> Callable[..., Any]:
+        def stepped(*arguments: Any) -> Any:
+            self._elsewhere = True
+            try:
+                return step(*arguments)
+            finally:
+                self._elsewhere = False
+
+        return stepped
+
+
+@pytest.fixture
+def server() -> Server:
+    return Server()
+
+
+@pytest.fixture
+def client(server: Server) -> Client:
+    client = server.connect()
+    client.run(f"CREATE TABLE w (id integer PRIMARY KEY, {COLUMNS})")
+    client.run("INSERT INTO w (id, c1) SELECT g, 10 * g FROM generate_series(1, 5) AS g")
+    return client
+
+
+@pytest.fixture
+def opened(server: Server, client: Client, monkeypatch: pytest.MonkeyPatch) -> Opened:
+    return Opened(server, monkeypatch)
+
+
+def rows(client: Client) -> object:
+    return client.run("SELECT id, c1, c599 FROM w ORDER BY id")
+
+
+@pytest.mark.parametrize(
+    ("sql", "tag", "expected"),
+    [
+        ("UPDATE w SET c599 = c1 + id WHERE id = 2", "UPDATE 1", {2: (2, 20, 22)}),
+        ("UPDATE w SET c1 = 0 WHERE id > 3", "UPDATE 2", {4: (4, 0, None), 5: (5, 0, None)}),
+        ("DELETE FROM w WHERE id = 3", "DELETE 1", {3: None}),
+        (
+            "INSERT INTO w (id, c599) SELECT g, g FROM generate_series(6, 7) AS g",
+            "INSERT 0 2",
+            {6: (6, None, 6), 7: (7, None, 7)},
+        ),
+    ],
+)
+def test_the_columns_of_a_write_are_opened_where_it_is_applied(
+    client: Client, opened: Opened, sql: str, tag: str, expected: dict[int, Any]
+) -> None:
+    assert client.run(sql) == tag
+    assert opened.on_loop == 0
+    assert opened.elsewhere > WIDTH
+    wanted = {n: (n, 10 * n, None) for n in range(1, 6)} | expected
+    assert rows(client) == [row for _, row in sorted(wanted.items()) if row is not None]
+
+
+def test_so_are_those_of_a_copy(server: Server, client: Client, opened: Opened) -> None:
+    query = client.send("COPY w FROM STDIN")
+    server.settle()
+    assert query.sink is not None
+    query.sink.feed("\t".join(map(str, range(100, 100 + WIDTH))).encode() + b"\n")
+    query.sink.finish()
+    server.settle()
+    assert query.result() == "COPY 1"
+    assert opened.on_loop == 0
+    assert opened.elsewhere > WIDTH
+    assert client.run("SELECT id, c1, c599 FROM w WHERE id = 100") == [(100, 101, 699)]
+
+
+def test_a_block_reads_what_it_has_written_elsewhere(client: Client, opened: Opened) -> None:
+    client.run("BEGIN")
+    for n in range(1, 4):
+        assert client.run(f"UPDATE w SET c599 = {n} WHERE id = {n}") == "UPDATE 1"
+    assert client.run("DELETE FROM w WHERE id = 2") == "DELETE 1"
+    seen = [(1, 10, 1), (3, 30, 3), (4, 40, None), (5, 50, None)]
+    assert rows(client) == seen
+    assert opened.on_loop == 0
+    client.run("COMMIT")
+    assert opened.on_loop == 0
+    assert rows(client) == seen
+
+
+def test_a_write_that_breaks_a_constraint_is_refused(client: Client, opened: Opened) -> None:
+    assert client.fails("UPDATE w SET id = 2 WHERE id = 1")[0] == "23505"
+    assert client.fails("UPDATE w SET id = NULL WHERE id = 1")[0] == "23502"
+    assert rows(client) == [(n, 10 * n, None) for n in range(1, 6)]
+
+
+def test_a_lookup_begins_on_the_loop_while_nothing_was_ever_taken_out(server: Server, client: Client) -> None:
+    client.run("SELECT c1 FROM w WHERE id = 2")  # planned apart, and kept
+    lookup = client.send("SELECT c1 FROM w WHERE id = 2")
+    assert lookup.result() == [(20,)]
+    client.run("DELETE FROM w WHERE id = 3")
+    lookup = client.send("SELECT c1 FROM w WHERE id = 2")
+    assert not lookup.done
+    assert len(server.pool.walks) == 1
+    server.settle()
+    assert lookup.result() == [(20,)]
