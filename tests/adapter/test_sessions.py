@@ -74,6 +74,21 @@ def test_a_failing_statement_takes_its_pipeline_along(extended: Extended) -> Non
     assert extended.client.run("SELECT a FROM t") == []
 
 
+@pytest.mark.parametrize(
+    ("oid", "error"),
+    [
+        (1700, ("0A000", "parameters of type numeric are not supported")),
+        (1007, ("0A000", "parameters of type integer[] are not supported")),
+        (2950, ("0A000", "parameters of type uuid are not supported")),
+        (5, ("42704", "type with OID 5 does not exist")),
+    ],
+)
+def test_a_parameter_of_a_type_that_is_not_there_is_refused_by_its_name(
+    extended: Extended, oid: int, error: tuple[str, str]
+) -> None:
+    assert raises(lambda: extended.session.prepare("s", "SELECT $1", [oid], never_later)) == error
+
+
 def test_names_that_are_not_there_or_there_already_are_refused(extended: Extended) -> None:
     session = extended.session
     session.prepare("s", "SELECT 1", [], never_later)

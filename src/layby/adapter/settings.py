@@ -13,6 +13,7 @@ from layby.config import PARAMETERS
 from layby.errors import SqlError
 from layby.sql.explain import explain as explain_lines
 from layby.sql.plan import DiscardPlan, ExplainPlan, SetPlan, ShowPlan
+from layby.sql.typenames import no_parameter_type
 from layby.types.column import column_from_values
 from layby.types.relation import ColumnDesc
 from layby.types.scalar import TEXT, PhysicalValue, SqlType
@@ -25,10 +26,10 @@ _VARYING_CHARACTER = frozenset({1043, 1042, 19})
 
 
 def parameter_type(oid: int) -> SqlType:
-    """Return our type for a parameter of a type that is only a spelling of one; raises SqlError 42704."""
+    """Return our type for a parameter of a type that is only a spelling of one; raises 0A000 or 42704."""
     if oid in _VARYING_CHARACTER:
         return TEXT
-    raise SqlError("42704", f"type with OID {oid} does not exist")
+    raise no_parameter_type(oid)
 
 
 def show(session: Session, plan: ShowPlan, encoder_for: EncoderFor, execution: Execution) -> None:

@@ -121,6 +121,31 @@ _UNSUPPORTED: Final = frozenset(
     }
 )
 
+_ARRAYS: Final = {
+    1000: "boolean", 1005: "smallint", 1007: "integer", 1016: "bigint", 1021: "real",
+    1022: "double precision", 1231: "numeric", 1009: "text", 1015: "character varying", 1182: "date",
+    1115: "timestamp without time zone", 1185: "timestamp with time zone", 1001: "bytea",
+    2951: "uuid", 199: "json", 3807: "jsonb",
+}  # fmt: skip
+_OTHERS: Final = {
+    1700: "numeric", 17: "bytea", 2950: "uuid", 114: "json", 3802: "jsonb", 1186: "interval",
+    1083: "time without time zone", 1266: "time with time zone", 26: "oid", 869: "inet", 650: "cidr",
+}  # fmt: skip
+"""Types that drivers give parameters, by their oids in pg_type; of arrays those of their elements."""
+
+
+def no_parameter_type(oid: int) -> SqlError:
+    """Return the error of a parameter whose type is not there: 0A000 where its name is known, else 42704."""
+    hint: str | None
+    if oid in _ARRAYS:
+        shown, hint = f"{_ARRAYS[oid]}[]", "Pass the elements as parameters of their own: IN ($1, $2)."
+    elif oid in _OTHERS:
+        shown, hint = _OTHERS[oid], "Pass a double precision." if oid == 1700 else None
+    else:
+        return SqlError("42704", f"type with OID {oid} does not exist")
+    return SqlError("0A000", f"parameters of type {shown} are not supported", hint=hint)
+
+
 MAX_LENGTH: Final = 10_485_760
 """The largest n of varchar(n)."""
 
