@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+import pickle
 from collections import deque
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from struct import pack
 from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
 
 from layby.adapter.outcome import (
     CommandOutcome,
@@ -17,7 +21,10 @@ from layby.adapter.outcome import (
     ResultDesc,
     RowsOutcome,
 )
+from layby.adapter.session import ReadBind
+from layby.compute.runtime import Job, run_job
 from layby.errors import SqlError
+from layby.memory.arena import HEAP, Arena
 from layby.pgwire.connection import Connection
 from layby.pgwire.session import OnOutcome, Script
 from layby.types.column import Column, column_from_values
@@ -103,6 +110,8 @@ class FakeSession:
         """Texts that are not parsed within the call."""
         self.owed_texts: list[Callable[[SqlError | None], None]] = []
         """What ends the parsing of those that are under way, with the error if any."""
+        self.owed_binds: list[Callable[[], None]] = []
+        """What reads the Binds that are read apart, and takes what comes of it."""
         self.notices: list[FakeNotice] = []
         self.changes: list[tuple[str, str]] = []
         self.statements: dict[str, str] = {}
@@ -153,7 +162,11 @@ class FakeSession:
         return self._answer(parsed, encoder_for, on_outcome)
 
     def prepare(
-        self, name: str, sql: str, param_oids: Sequence[int], on_prepared: Callable[[SqlError | None], None]
+        self,
+        name: str,
+        sql: str,
+        param_oids: Sequence[int] | NDArray[np.uint32],
+        on_prepared: Callable[[SqlError | None], None],
     ) -> bool:
         self.calls.append(("prepare", name, sql, tuple(param_oids)))
         if sql == "syntax error":
@@ -172,6 +185,22 @@ class FakeSession:
     def bind(self, portal: str, statement: str, params: Sequence[PhysicalValue]) -> None:
         self.calls.append(("bind", portal, statement, list(params)))
         self.portals[portal] = self.statements[statement]
+
+    def bind_apart(
+        self, portal: str, statement: str, job: Job, on_bound: Callable[[tuple[int, ...] | SqlError], None]
+    ) -> None:
+        self.calls.append(("bind apart", portal, statement))
+
+        def read() -> None:
+            result = run_job(pickle.loads(pickle.dumps(job)), HEAP)
+            if isinstance(result, ReadBind):
+                self.bind(portal, statement, result.params.unpack())
+                on_bound(result.formats)
+            else:
+                assert isinstance(result, SqlError)
+                on_bound(pickle.loads(pickle.dumps(result)))
+
+        self.owed_binds.append(read)
 
     def describe_portal(self, portal: str) -> ResultDesc | None:
         if portal not in self.portals:
@@ -222,6 +251,7 @@ class FakeCoordinator:
         self.connects: list[tuple[str, str, dict[str, str]]] = []
         self.cancels: list[tuple[int, int]] = []
         self.refusal: SqlError | None = None
+        self.arena: Arena = HEAP
 
     def connect(self, user: str, database: str, parameters: dict[str, str]) -> FakeSession:
         if self.refusal is not None:

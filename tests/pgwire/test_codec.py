@@ -3,11 +3,13 @@ from __future__ import annotations
 from itertools import pairwise
 from struct import pack
 
+import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from layby.errors import SqlError
+from layby.memory.arena import HEAP
 from layby.pgwire import codec
 from layby.pgwire.codec import Decoder, ProtocolError
 from tests.pgwire import frontend
@@ -39,6 +41,7 @@ def _fed(pieces: list[bytes]) -> list[tuple[int, bytes]]:
     found: list[tuple[int, bytes]] = []
     for piece in pieces:
         for kind, body in decoder.feed(piece):
+            assert isinstance(body, bytes)
             if kind == codec.COPY_DATA and found and found[-1][0] == codec.COPY_DATA:
                 found[-1] = (kind, found[-1][1] + body)
             elif kind != codec.COPY_DATA or body:
@@ -87,6 +90,44 @@ def test_junk_gives_the_protocol_error_and_nothing_else(junk: bytes, started: bo
         codec.read_startup(pack(">i", 196608) + junk)
     except SqlError as error:
         assert error.sqlstate in ("08P01", "22021")
+
+
+@pytest.mark.parametrize("cut", [1, 4, 5, 6, 40, 58, 60, 70])
+def test_a_large_bind_is_put_together_in_its_arena_wherever_it_is_cut(
+    monkeypatch: pytest.MonkeyPatch, cut: int
+) -> None:
+    monkeypatch.setattr(codec, "LARGE_BIND", 50)
+    decoder = Decoder(HEAP)
+    decoder.feed(frontend.startup(user="a"))
+    bind = frontend.bind("p", "s", [b"0123456789" * 4])
+    assert len(bind) == 59
+    stream = bind + frontend.SYNC + frontend.bind("q") + frontend.execute("q")
+    found, partial = decoder.feed(stream[:cut]), decoder.partial
+    found += decoder.feed(stream[cut:])
+    assert (partial, decoder.partial) == (True, False)
+    body = found[0][1]
+    assert isinstance(body, np.ndarray) == (5 <= cut < 59)
+    assert [kind for kind, _ in found] == [codec.BIND, codec.SYNC, codec.BIND, codec.EXECUTE]
+    assert bytes(body) == bind[5:]
+    assert codec.read_bind_target(body) == ("p", "s")
+
+
+def test_a_large_bind_that_comes_whole_is_its_bytes(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(codec, "LARGE_BIND", 50)
+    decoder = Decoder(HEAP)
+    bind = frontend.bind("p", "s", [b"0123456789" * 4])
+    assert decoder.feed(frontend.startup(user="a") + bind)[1] == (codec.BIND, bind[5:])
+
+
+def test_many_types_of_a_parse_are_an_array() -> None:
+    name, text, oids = codec.read_parse(frontend.parse("s", "SELECT 1", [23, 0] * 200)[5:])
+    assert (name, text) == ("s", "SELECT 1")
+    assert isinstance(oids, np.ndarray)
+    assert oids.tolist() == [23, 0] * 200
+    with pytest.raises(ProtocolError, match="insufficient data left in message"):
+        codec.read_parse(frontend.parse("s", "SELECT 1", [23, 0] * 200)[5:-1])
+    with pytest.raises(ProtocolError, match="invalid message format"):
+        codec.read_parse(frontend.parse("s", "SELECT 1", [23, 0] * 200)[5:] + b"x")
 
 
 def test_the_fields_of_a_bind_are_read() -> None:
@@ -174,8 +215,9 @@ def test_after_a_request_for_encryption_comes_a_startup_packet() -> None:
 def test_nothing_is_taken_after_a_cancel_request() -> None:
     decoder = Decoder()
     found = decoder.feed(frontend.request(codec.CANCEL_REQUEST, pack(">ii", 1, 2)) + b"anything")
-    assert len(found) == 1
-    assert codec.read_cancel(found[0][1]) == (1, 2)
+    ((_, body),) = found
+    assert isinstance(body, bytes)
+    assert codec.read_cancel(body) == (1, 2)
 
 
 def test_copy_data_is_passed_on_before_its_message_is_complete() -> None:

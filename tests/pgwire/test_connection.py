@@ -195,7 +195,22 @@ def test_a_message_larger_than_what_may_wait_is_read_to_its_end() -> None:
     for at in range(0, len(data), 100_000):
         assert client.is_reading()
         client.connection.data_received(data[at : at + 100_000])
+        client.run_turns()
     assert client.session.calls.count(("run", text)) == 1
+    assert client.is_reading()
+
+
+def test_what_is_read_in_one_turn_is_bounded() -> None:
+    client = Client(FakeSession({"b": CommandOutcome("B")}))
+    message = query("b" * 2 * connection.TURN_BYTES)
+    most = message[: connection.TURN_BYTES - 1_000]
+    client.connection.data_received(most)
+    assert client.is_reading()
+    client.connection.data_received(b"b" * 1_000)
+    assert not client.is_reading()
+    client.run_turns()
+    assert client.is_reading()
+    client.connection.data_received(b"b" * 1_000)
     assert client.is_reading()
 
 

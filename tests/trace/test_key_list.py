@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pickle
 
-from layby.trace.constraints import Bound, KeyList, KeyRange
+from layby.trace.constraints import Bound, BoundColumn, KeyList, KeyRange
 from layby.types.column import column_from_values
 from layby.types.scalar import DOUBLE_PRECISION, TEXT
 
@@ -36,3 +36,22 @@ def test_a_slice_is_a_key_list_in_its_order() -> None:
 
 def test_a_key_list_crosses_to_another_process() -> None:
     assert list(pickle.loads(pickle.dumps(LIST))) == RANGES
+
+
+def test_a_bound_in_a_column_is_the_bound() -> None:
+    bound = BoundColumn(column_from_values(TEXT, ["x"]), inclusive=True)
+    columns = (column_from_values(TEXT, ["a", "b"]),)
+    ranges = [
+        KeyRange(("a",), None, Bound("x", inclusive=True)),
+        KeyRange(("b",), None, Bound("x", inclusive=True)),
+    ]
+    assert list(KeyList(columns, upper=bound)) == ranges
+
+
+def test_without_columns_there_is_one_range() -> None:
+    alone = KeyList(
+        (), BoundColumn(column_from_values(TEXT, ["x"]), inclusive=False), Bound("y", inclusive=True)
+    )
+    expected = [KeyRange((), Bound("x", inclusive=False), Bound("y", inclusive=True))]
+    assert (len(alone), list(alone), list(alone[::-1])) == (1, expected, expected)
+    assert list(pickle.loads(pickle.dumps(alone))) == expected

@@ -8,6 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from layby.errors import SqlError
+from layby.types import datetime_input
 from layby.types.datetime import civil_from_days, days_from_civil, days_in_month
 from layby.types.formats import parse, render
 from layby.types.scalar import DATE, TIMESTAMP, TIMESTAMPTZ, SqlType
@@ -172,6 +173,27 @@ def test_a_timestamptz_is_read_into_utc_and_written(text: str, written: str) -> 
 )
 def test_what_is_no_date_is_refused(text: str) -> None:
     assert refusal(DATE, text) == ("22007", f'invalid input syntax for type date: "{text}"')
+
+
+@pytest.mark.parametrize("type_", [DATE, TIMESTAMP, TIMESTAMPTZ])
+@pytest.mark.parametrize(
+    "text",
+    ["1 " * 154, "1" * 154, "2024-01-01 10:00:00." + "0" * 140, "2024-01-01" + ":" * 154, "a," * 1_000_000],
+)
+def test_a_text_of_more_characters_than_postgresql_holds_is_no_date_or_time(
+    type_: SqlType, text: str
+) -> None:
+    assert refusal(type_, text)[0] == "22007"
+
+
+def test_white_space_does_not_count() -> None:
+    written = "2024-05-31" + " " * 100_000 + "10:00:00"
+    assert render(TIMESTAMP, parse(TIMESTAMP, written)) == "2024-05-31 10:00:00"
+
+
+def test_no_token_is_looked_at_of_a_text_that_is_too_long(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(datetime_input, "_TOKEN", None)
+    assert refusal(TIMESTAMP, "1 " * 1_000)[0] == "22007"
 
 
 def test_the_messages_name_the_types_as_postgresql_does() -> None:

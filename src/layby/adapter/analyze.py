@@ -13,8 +13,8 @@ from layby.errors import SqlError
 from layby.peek.answer import Failed, PeekResponse, Stashed
 from layby.peek.profile import PeekProfile
 from layby.sql.explain import explain
+from layby.sql.params import BoundParams
 from layby.sql.plan import ExplainPlan, SelectPlan
-from layby.types.scalar import PhysicalValue
 
 if TYPE_CHECKING:
     from layby.adapter.session import Session
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 def analyze(
     session: Session,
     plan: ExplainPlan,
-    params: tuple[PhysicalValue, ...],
+    params: BoundParams,
     encoder_for: EncoderFor,
     execution: Execution,
     answer: Callable[[list[str]], None],

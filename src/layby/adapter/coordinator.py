@@ -37,6 +37,7 @@ from layby.compute.state import ServingState
 from layby.compute.worker import ServingWorker
 from layby.config import SystemParameters
 from layby.errors import InternalError, SqlError
+from layby.memory.arena import Arena
 from layby.metrics import PeekMetrics
 from layby.peek.answer import RowEncoder, Stashed
 from layby.peek.pool import ThreadWalkPool, WalkPool
@@ -55,8 +56,9 @@ _CLOSE_S = 5.0
 """How long the commits under way may take at the end."""
 
 LARGE_WRITE = 4_096
-"""Rows from which on a write is checked and sorted away from the loop and the commit thread, as those of
-wide tables all are."""
+LARGE_WRITE_BYTES = 1 << 20
+"""Rows, and bytes of them, from which on a write is checked and sorted away from the loop and the commit
+thread, as those of wide tables all are."""
 
 
 class Loop(Protocol):
@@ -129,6 +131,11 @@ class Coordinator:
         self._next_process = 1
         self._next_peek = 0
         self._closing = False
+
+    @property
+    def arena(self) -> Arena:
+        """Where to put what goes into a job."""
+        return self.maintenance.arena
 
     def start(self) -> None:
         """Accept sessions from now on."""
@@ -381,7 +388,7 @@ class Coordinator:
                 CommitRequest(ready, checks, lambda result: self.deliver(lambda: confirmed(result)))
             )
 
-        if not any(_is_large(updates) for updates in parts.values()):
+        if not any(map(_is_large, parts.values())):
             submit(tuple(TableWrite(table_id, put_together(u)) for table_id, u in parts.items()))
             return
         arrangements = {table_id: self.arrangements[table_id] for table_id in tables}
@@ -402,8 +409,10 @@ class Coordinator:
 
 
 def _is_large(parts: Sequence[Updates]) -> bool:
-    """Return whether to sort the updates of a table would take long."""
-    return len(parts[0].columns) > WIDE or sum(len(part.diffs) for part in parts) >= LARGE_WRITE
+    """Return whether what is written to a table is large."""
+    if len(parts[0].columns) > WIDE or sum(len(part.diffs) for part in parts) >= LARGE_WRITE:
+        return True
+    return sum(column.nbytes for part in parts for column in part.columns) >= LARGE_WRITE_BYTES
 
 
 class _Arrival:

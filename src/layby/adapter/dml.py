@@ -14,21 +14,22 @@ from layby.compute.arrangement import Updates
 from layby.errors import InternalError, SqlError
 from layby.memory.arena import HEAP
 from layby.peek.answer import EncodedRows, Failed, PeekResponse, Rows, Stashed
+from layby.sql.params import BoundParams
 from layby.sql.plan import CopyPlan, DeletePlan, InsertPlan, UpdatePlan
 from layby.types.relation import WIDE
-from layby.types.scalar import PhysicalValue
 
 if TYPE_CHECKING:
     from layby.adapter.session import Session
 
 _LARGE = 4_096
-"""Rows from which on a statement's rows are checked away from the loop, as those of wide tables all are."""
+_LARGE_BYTES = 1 << 18
+"""Rows, and bytes of them, from which on a statement's rows are checked away from the loop."""
 
 
 def run(
     session: Session,
     plan: InsertPlan | UpdatePlan | DeletePlan,
-    params: tuple[PhysicalValue, ...],
+    params: BoundParams,
     execution: Execution,
 ) -> None:
     """Run a statement that writes; its rows are kept until the transaction commits."""
@@ -78,7 +79,7 @@ def _keep(
     if not count:
         execution.finish(CommandOutcome(tag))
         return
-    if count < _LARGE and arity <= WIDE:
+    if count < _LARGE and arity <= WIDE and sum(column.nbytes for column in columns) < _LARGE_BYTES:
         session.open_transaction().write(table.id, job(HEAP))
         execution.finish(CommandOutcome(tag))
     else:

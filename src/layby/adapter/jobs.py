@@ -22,12 +22,15 @@ from layby.expr.evaluate import evaluate
 from layby.expr.scalar import Expr
 from layby.memory.arena import Arena
 from layby.memory.sealed import Crossing
+from layby.sql.apart import Instantiated, instantiate_apart
 from layby.sql.catalog import Table
-from layby.sql.instantiate import instantiate_values
-from layby.sql.plan import ValuesSource
+from layby.sql.instantiate import Recipe
+from layby.sql.params import BoundParams
+from layby.sql.plan import PackedRecipe
 from layby.trace.batch import repeated
 from layby.types.column import Column, TextColumn, concat, empty_column
 from layby.types.formats import parse_column
+from layby.types.scalar import PhysicalValue
 
 
 def placed(updates: Updates, arena: Arena) -> Updates:
@@ -98,14 +101,16 @@ class ArrangeRuns:
 
 
 @dataclass(frozen=True, slots=True)
-class EvaluateValues:
-    """Evaluates the rows of a VALUES list, one of which may take long; they hold no parameters any more."""
+class Instantiate:
+    """Puts an execution's values into a plan, where they are many or large or one may take long to make."""
 
-    source: ValuesSource
+    recipe: Recipe | PackedRecipe
+    params: BoundParams
+    session: Mapping[str, PhysicalValue]
 
-    def __call__(self, arena: Arena) -> tuple[Column, ...]:
-        """Return the rows by columns; raises the first SqlError met."""
-        return tuple(column.place(arena) for column in instantiate_values(self.source, (), {}))
+    def __call__(self, arena: Arena) -> Instantiated:
+        """Return the peek and the values of its source; raises the first SqlError met."""
+        return instantiate_apart(self.recipe, self.params, self.session, arena)
 
 
 @dataclass(frozen=True, slots=True)

@@ -64,7 +64,7 @@ class PlanText:
 
     text: str
     catalog: Catalog
-    types: tuple[SqlType | None, ...]
+    types: Sequence[SqlType | None]
     failed: bool
 
     def __call__(self, arena: Arena) -> PlannedApart:
@@ -234,7 +234,7 @@ def plan_apart(
             then(result.kind, planned)
 
     execution.cancel = execution.fail
-    job = PlanText(text, catalog, tuple(types), _has_failed(session))
+    job = PlanText(text, catalog, types, _has_failed(session))
     coordinator.run_apart(job, lambda result: execution.attempt(lambda: arrived(result)))
 
 

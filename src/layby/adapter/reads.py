@@ -3,24 +3,26 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import replace
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any, Protocol, cast
 
 from layby.adapter.environment import Environment
 from layby.adapter.execution import Execution
-from layby.adapter.jobs import ArrangeRuns, EvaluateValues
+from layby.adapter.jobs import ArrangeRuns, Instantiate
 from layby.adapter.own_writes import Run, overlay
 from layby.compute.arrangement import Arranged, ArrangementDesc
-from layby.expr.scalar import with_values
+from layby.expr.packed import PackedMfp
 from layby.memory.arena import HEAP
 from layby.peek.answer import PeekResponse, RowEncoder
 from layby.peek.pending import Asker, PendingPeek
 from layby.peek.profile import PeekProfile
 from layby.peek.scan import PeekSpec
-from layby.sql.instantiate import instantiate, instantiate_columns, instantiate_series, instantiate_values
-from layby.sql.plan import ColumnsSource, SelectPlan, SeriesSource, TableSource, ValuesSource
+from layby.sql.apart import Instantiated, is_apart, session_names
+from layby.sql.instantiate import ReadyPeek, SourceValues, instantiate, instantiate_source, recipe
+from layby.sql.params import BoundParams
+from layby.sql.plan import ColumnsSource, PackedRecipe, SelectPlan, SeriesSource, TableSource
 from layby.trace.batch import Batch
 from layby.trace.series import constant_batch, series_batch
+from layby.types.column import Column
 from layby.types.relation import WIDE
 from layby.types.scalar import PhysicalValue
 
@@ -31,10 +33,16 @@ _LARGE_OVERLAY = 4_096
 """Values of a transaction's own writes from which on they are arranged away from the loop: 0.3 ms."""
 
 
+class _Begin(Protocol):
+    """Begins a read of which the values are there."""
+
+    def __call__(self, ready: ReadyPeek, values: SourceValues, *, inline: bool) -> None: ...
+
+
 def read(
     session: Session,
     plan: SelectPlan,
-    params: tuple[PhysicalValue, ...],
+    params: BoundParams,
     encoder: RowEncoder | None,
     execution: Execution,
     then: Callable[[PeekResponse], None],
@@ -47,67 +55,73 @@ def read(
     The answer is `Stashed` only where `takes_stashed` says that `then` can do with that. `profile` is filled
     in before `then` is called.
     """
-    coordinator = session.coordinator
-    environment = Environment(session)
-    ready = instantiate(plan, params, environment)
     source = plan.source
-    target: int | tuple[Batch, ...]
-    timestamp = coordinator.state.upper - 1
-    own: tuple[Run, ...] = ()
-    desc: ArrangementDesc | None = None
-    if isinstance(source, TableSource):
-        table = source.table
-        name = table.name if source.index is None else source.index.name
-        if table.rows is not None:
-            columns = table.rows()
-            target = (constant_batch(columns, table.desc.types),)
+
+    def begin(ready: ReadyPeek, values: SourceValues, *, inline: bool) -> None:
+        coordinator = session.coordinator
+        target: int | tuple[Batch, ...]
+        timestamp = coordinator.state.upper - 1
+        own: tuple[Run, ...] = ()
+        desc: ArrangementDesc | None = None
+        if isinstance(source, TableSource):
+            table = source.table
+            name = table.name if source.index is None else source.index.name
+            if table.rows is not None:
+                columns = table.rows()
+                target = (constant_batch(columns, table.desc.types),)
+            else:
+                transaction = session.transaction
+                desc = coordinator.arrangement(table, source.index)
+                target = desc.id
+                if transaction is not None:
+                    timestamp = coordinator.read_time(transaction)
+                    own = transaction.written(table.id)
+        elif isinstance(source, SeriesSource):
+            name = "generate_series"
+            start, stop, step = cast("tuple[int, int, int]", values)
+            target = (series_batch(start, stop, step, source.type),)
         else:
-            transaction = session.transaction
-            desc = coordinator.arrangement(table, source.index)
-            target = desc.id
-            if transaction is not None:
-                timestamp = coordinator.read_time(transaction)
-                own = transaction.written(table.id)
-    elif isinstance(source, SeriesSource):
-        name = "generate_series"
-        start, stop, step = instantiate_series(source, params, environment)
-        target = (series_batch(start, stop, step, source.type),)
-    elif isinstance(source, ColumnsSource):
-        name = "values"
-        columns = instantiate_columns(source, params, environment)
-        target = (constant_batch(columns, source.types, source.count),)
+            name = "values"
+            count = source.count if isinstance(source, ColumnsSource) else len(source.rows)
+            target = (constant_batch(cast("tuple[Column, ...]", values), source.types, count),)
+        spec = PeekSpec(
+            name, timestamp, ready.constraints, ready.reverse, ready.ordered, ready.mfp, ready.finishing
+        )
+        pending = PendingPeek(spec, target, encoder, then, takes_stashed=takes_stashed)
+        pending.inline = inline and (desc is None or not _sums_wide_rows(session, desc, own))
+        pending.profile = profile
+        if own and desc is not None:
+            _read_over(session, pending, desc, own, execution)
+        else:
+            _peek(session, pending, execution)
+
+    if is_apart(plan, params):
+        _instantiate_apart(session, plan, params, execution, begin)
     else:
-        name = "values"
-        columns = () if plan.has_heavy_values else instantiate_values(source, params, environment)
-        target = (constant_batch(columns, source.types, len(source.rows)),)
-    spec = PeekSpec(
-        name, timestamp, ready.constraints, ready.reverse, ready.ordered, ready.mfp, ready.finishing
-    )
-    pending = PendingPeek(spec, target, encoder, then, takes_stashed=takes_stashed)
-    sums = desc is not None and _sums_wide_rows(session, desc, own)
-    pending.inline = not plan.is_heavy and not sums
-    pending.profile = profile
-    if own and desc is not None:
-        _read_over(session, pending, desc, own, execution)
-    elif isinstance(source, ValuesSource) and plan.has_heavy_values:
-        rows = tuple(tuple(with_values(cell, params, environment) for cell in row) for row in source.rows)
-        _read_apart(session, pending, replace(source, rows=rows), execution)
-    else:
-        _peek(session, pending, execution)
+        environment = Environment(session)
+        values = cast("tuple[PhysicalValue, ...]", params)
+        ready = instantiate(plan, values, environment)
+        begin(ready, instantiate_source(source, values, environment), inline=not plan.is_heavy)
 
 
-def _read_apart(session: Session, pending: PendingPeek, source: ValuesSource, execution: Execution) -> None:
-    """Read a VALUES list of which evaluating a value may take long."""
+def _instantiate_apart(
+    session: Session, plan: SelectPlan, params: BoundParams, execution: Execution, begin: _Begin
+) -> None:
+    """Have an execution's values put into a plan away from the loop, then begin with what comes of it."""
 
-    def evaluated(result: object) -> None:
-        if isinstance(result, tuple):
-            pending.target = (constant_batch(result, source.types, len(source.rows)),)
-            execution.attempt(lambda: _peek(session, pending, execution))
-        elif isinstance(result, Exception):
-            execution.fail(result)
+    def arrived(result: Any) -> None:
+        if not isinstance(result, Instantiated):
+            raise result
+        execution.cancel = None
+        heavy = plan.is_heavy or result.is_large or isinstance(result.ready.mfp, PackedMfp)
+        begin(result.ready, result.values, inline=not heavy)
 
+    made = plan.recipe or recipe(plan)
+    names = made.names if isinstance(made, PackedRecipe) else session_names(made)
+    environment = Environment(session)
+    job = Instantiate(made, params, {name: environment[name] for name in names})
     execution.cancel = execution.fail
-    session.coordinator.run_apart(EvaluateValues(source), evaluated)
+    session.coordinator.run_apart(job, lambda result: execution.attempt(lambda: arrived(result)))
 
 
 def _sums_wide_rows(session: Session, desc: ArrangementDesc, own: tuple[Run, ...]) -> bool:

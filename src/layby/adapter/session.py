@@ -6,7 +6,10 @@ import logging
 from collections import deque
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
+
+import numpy as np
+from numpy.typing import NDArray
 
 from layby.adapter import ddl, dml, settings, signals
 from layby.adapter.execution import Execution
@@ -33,10 +36,12 @@ from layby.adapter.outcome import (
 from layby.adapter.reads import read
 from layby.adapter.transaction import Transaction
 from layby.adapter.variables import MODES, REPORTED_FIXED, VARIABLES, SessionVariables, milliseconds
+from layby.compute.runtime import Job
 from layby.errors import SqlError
 from layby.peek.answer import Failed, PeekResponse, RowEncoder, Rows, Stashed
 from layby.peek.stash import StashReader
 from layby.sql.context import TooLongError
+from layby.sql.params import MANY, BoundParams, PackedParams
 from layby.sql.parse import ParsedStatement
 from layby.sql.plan import (
     CopyPlan,
@@ -56,6 +61,7 @@ from layby.sql.plan import (
     UpdatePlan,
 )
 from layby.types.scalar import BY_OID, UNKNOWN, PhysicalValue, SqlType
+from layby.types.type_list import TypeList
 
 if TYPE_CHECKING:
     from layby.adapter.coordinator import Coordinator
@@ -86,19 +92,26 @@ class Script(Protocol):
         """Run no more."""
 
 
+class ReadBind(NamedTuple):
+    """What a Bind that is read apart comes to: its parameters and its result formats."""
+
+    params: PackedParams
+    formats: tuple[int, ...]
+
+
 @dataclass(slots=True)
 class _Prepared:
     """A prepared statement; `parsed` is None for an empty text. `planned` may be of an older catalog."""
 
     parsed: ParsedStatement | LongStatement | None
-    param_types: tuple[SqlType | None, ...]
+    param_types: Sequence[SqlType | None]
     planned: PlannedStatement | None
 
 
 @dataclass(slots=True)
 class _Portal:
     prepared: _Prepared
-    params: tuple[PhysicalValue, ...]
+    params: BoundParams
 
 
 class Session:
@@ -203,18 +216,18 @@ class Session:
         self,
         name: str,
         sql: str,
-        param_oids: Sequence[int],
+        param_oids: Sequence[int] | NDArray[np.uint32],
         on_prepared: Callable[[SqlError | None], None],
     ) -> bool:
         """Make a prepared statement of one statement's text; raises what parsing and planning raise.
 
-        Returns False for a long text, and calls back later, with what was raised.
+        Returns False for a long text or many types, and calls back later, with what was raised.
         """
         if name and name in self._prepared:
             raise SqlError("42P05", f'prepared statement "{name}" already exists')
         self._prepared.pop(name, None)
         types = _parameter_types(param_oids)
-        if len(sql) > LONGEST_AT_ONCE:
+        if len(sql) > LONGEST_AT_ONCE or len(types) > MANY:
             known = self._known(sql, types)
             if known is None:
                 self._prepare_apart(name, sql, types, on_prepared)
@@ -238,12 +251,12 @@ class Session:
         self._prepared[name] = prepared
         return True
 
-    def describe_statement(self, name: str) -> tuple[tuple[SqlType, ...], ResultDesc | None]:
+    def describe_statement(self, name: str) -> tuple[Sequence[SqlType], ResultDesc | None]:
         """Return a statement's parameter types and result columns; raises SqlError 26000."""
         planned = self._planned(self._statement(name))
         return ((), None) if planned is None else (planned.params, planned.columns)
 
-    def bind(self, portal: str, statement: str, params: Sequence[PhysicalValue]) -> None:
+    def bind(self, portal: str, statement: str, params: Sequence[PhysicalValue] | PackedParams) -> None:
         """Make a portal; raises SqlError 26000, 42P03, or 08P01 for a wrong number of parameters."""
         prepared = self._statement(statement)
         expected = 0 if prepared.planned is None else len(prepared.planned.params)
@@ -255,7 +268,35 @@ class Session:
             )
         if portal and portal in self._portals:
             raise SqlError("42P03", f'cursor "{portal}" already exists')
-        self._portals[portal] = _Portal(prepared, tuple(params))
+        self._portals[portal] = _Portal(
+            prepared, params if isinstance(params, PackedParams) else tuple(params)
+        )
+
+    def bind_apart(
+        self, portal: str, statement: str, job: Job, on_bound: Callable[[tuple[int, ...] | SqlError], None]
+    ) -> None:
+        """Make a portal of parameters that are read apart: `job` comes to a `ReadBind`, or raises.
+
+        Calls back later, once, with the Bind's result formats, or what was raised there or by `bind`.
+        """
+
+        def ended(outcome: Outcome) -> None:
+            on_bound(outcome.error if isinstance(outcome, FailureOutcome) else formats[0])
+
+        def read(result: Any) -> None:
+            if not isinstance(result, ReadBind):
+                raise result
+            self.bind(portal, statement, result.params)
+            formats.append(result.formats)
+            execution.finish(CommandOutcome(""))
+
+        formats: list[tuple[int, ...]] = []
+        execution = self._begin_execution(ended)
+        execution.cancel = execution.fail
+        self.coordinator.run_apart(job, lambda result: execution.attempt(lambda: read(result)))
+        outcome = self._deferred(execution)
+        if isinstance(outcome, FailureOutcome):
+            raise outcome.error
 
     def describe_portal(self, portal: str) -> ResultDesc | None:
         """Return a portal's result columns; raises SqlError 34000."""
@@ -492,7 +533,7 @@ class Session:
     def _run(
         self,
         planned: PlannedStatement,
-        params: tuple[PhysicalValue, ...],
+        params: BoundParams,
         encoder_for: EncoderFor,
         on_outcome: Callable[[Outcome], None],
     ) -> Outcome | None:
@@ -589,7 +630,7 @@ class Session:
     def _run_planned(
         self,
         planned: PlannedStatement,
-        params: tuple[PhysicalValue, ...],
+        params: BoundParams,
         encoder_for: EncoderFor,
         execution: Execution,
     ) -> None:
@@ -602,7 +643,7 @@ class Session:
         self,
         name: str,
         sql: str,
-        types: tuple[SqlType | None, ...],
+        types: Sequence[SqlType | None],
         on_prepared: Callable[[SqlError | None], None],
         offset: int = 0,
     ) -> None:
@@ -682,7 +723,7 @@ class Session:
     def _select(
         self,
         plan: SelectPlan,
-        params: tuple[PhysicalValue, ...],
+        params: BoundParams,
         encoder_for: EncoderFor,
         execution: Execution,
     ) -> None:
@@ -709,7 +750,7 @@ class Session:
     def _dispatch(
         self,
         plan: Plan,
-        params: tuple[PhysicalValue, ...],
+        params: BoundParams,
         encoder_for: EncoderFor,
         execution: Execution,
     ) -> None:
@@ -896,8 +937,10 @@ def _kind(planned: PlannedStatement) -> str:
     return "transaction_stmt" if isinstance(planned.plan, TransactionPlan) else ""
 
 
-def _parameter_types(oids: Sequence[int]) -> tuple[SqlType | None, ...]:
-    """Return the types that a client declared, None where it left one open."""
+def _parameter_types(oids: Sequence[int] | NDArray[np.uint32]) -> Sequence[SqlType | None]:
+    """Return the types that a client declared, None (of many: UNKNOWN) where it left one open."""
+    if isinstance(oids, np.ndarray):
+        return TypeList.with_oids(oids, settings.parameter_type)
     types: list[SqlType | None] = []
     for oid in oids:
         type_ = None if oid == 0 else BY_OID.get(oid)

@@ -12,11 +12,12 @@ from layby.adapter.variables import MODES, VARIABLES
 from layby.config import PARAMETERS
 from layby.errors import SqlError
 from layby.sql.explain import explain as explain_lines
+from layby.sql.params import BoundParams
 from layby.sql.plan import DiscardPlan, ExplainPlan, SetPlan, ShowPlan
 from layby.sql.typenames import no_parameter_type
 from layby.types.column import column_from_values
 from layby.types.relation import ColumnDesc
-from layby.types.scalar import TEXT, PhysicalValue, SqlType
+from layby.types.scalar import TEXT, SqlType
 
 if TYPE_CHECKING:
     from layby.adapter.session import Session
@@ -93,7 +94,7 @@ def _alter_system(session: Session, plan: SetPlan) -> None:
 def explain(
     session: Session,
     plan: ExplainPlan,
-    params: tuple[PhysicalValue, ...],
+    params: BoundParams,
     encoder_for: EncoderFor,
     execution: Execution,
 ) -> None:

@@ -15,6 +15,7 @@ from layby.adapter.reads import read
 from layby.compute.worker import query_cancelled
 from layby.errors import InternalError, SqlError
 from layby.peek.answer import Failed, PeekResponse, Rows
+from layby.sql.params import BoundParams
 from layby.sql.plan import SelectPlan
 from layby.types.column import Column, column_from_values
 from layby.types.scalar import BOOLEAN, PhysicalValue
@@ -26,7 +27,7 @@ if TYPE_CHECKING:
 def select(
     session: Session,
     plan: SelectPlan,
-    params: tuple[PhysicalValue, ...],
+    params: BoundParams,
     encoder_for: EncoderFor,
     execution: Execution,
 ) -> None:

@@ -21,6 +21,9 @@ _MOST: Final = 2_048
 _CHARACTERS: Final = 1 << 20
 """Of the texts in each cache together; a list of 4,000 takes 110 to 150 KiB of memory, parsed and planned."""
 
+_MOST_TYPES: Final = 2_048
+"""Declared types of a statement whose plan is kept: 60 µs to look it up."""
+
 PlanKey = tuple[str, tuple[SqlType | None, ...]]
 
 
@@ -80,10 +83,12 @@ class StatementCache:
         self, text: str, catalog: Catalog, param_types: Sequence[SqlType | None] = ()
     ) -> PlannedStatement | None:
         """Return the plan of a statement's text if it is kept, and of that catalog."""
+        if len(text) > LONGEST_KEPT or len(param_types) > _MOST_TYPES:
+            return None
         found = self._plans.get((text, tuple(param_types)))
         return found if found is not None and found.catalog_version == catalog.version else None
 
     def keep(self, text: str, param_types: Sequence[SqlType | None], planned: PlannedStatement) -> None:
         """Keep the plan of a statement's text, wherever it was made."""
-        if len(text) <= LONGEST_KEPT:
+        if len(text) <= LONGEST_KEPT and len(param_types) <= _MOST_TYPES:
             self._plans.put((text, tuple(param_types)), planned, len(text))

@@ -18,6 +18,7 @@ from layby.errors import SqlError
 from layby.expr.comparisons import Comparison
 from layby.expr.evaluate import Columns, evaluate
 from layby.expr.fold import fold
+from layby.expr.membership import gathered
 from layby.expr.predicates import Test, compile_test
 from layby.expr.scalar import (
     And,
@@ -73,7 +74,7 @@ class Mfp:
         """Return the MFP of an execution: its values in place of parameters and session values."""
 
         def fill(expr: Expr) -> Expr:
-            return fold(with_values(expr, params, session)) if _varies(expr) else expr
+            return gathered(fold(with_values(expr, params, session))) if _varies(expr) else expr
 
         return Mfp(self.arity, tuple(map(fill, self.predicates)), tuple(map(fill, self.outputs)))
 

@@ -9,11 +9,19 @@ from __future__ import annotations
 import pickle
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
-from typing import Any
+from typing import Any, Final
+
+import numpy as np
+from numpy.typing import NDArray
 
 from layby.expr.mfp import Mfp, MfpKernel
 from layby.expr.scalar import Expr, Param, Params, SessionValue, walk
+from layby.memory.arena import HEAP, Arena
 from layby.types.scalar import PhysicalValue
+
+_BY_REFERENCE: Final = 1 << 15
+"""Bytes of a pickle from which on it is put into an arena: less crosses in the message itself, and whoever
+keeps it keeps no segment."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -24,7 +32,7 @@ class PackedMfp:
     it has predicates.
     """
 
-    data: bytes
+    data: NDArray[np.uint8]
     numbers: frozenset[int]
     names: frozenset[str]
     filters: bool
@@ -48,7 +56,7 @@ class PackedMfp:
         """Return the MFP itself, made at the first call."""
         whole = self._whole
         if whole is None:
-            whole = pickle.loads(self.data)
+            whole = pickle.loads(self.data.data)
             assert isinstance(whole, Mfp)
             if self.values is not None:
                 whole = whole.with_values(*self.values)
@@ -75,11 +83,17 @@ class PackedMfp:
         return self.unpack().compile()
 
 
-def pack(mfp: Mfp) -> PackedMfp:
-    """Return an MFP as bytes."""
+def pickled(value: object, arena: Arena) -> NDArray[np.uint8]:
+    """Return the pickle of a value, a large one in an arena: it crosses to other processes by reference."""
+    data = np.frombuffer(pickle.dumps(value, pickle.HIGHEST_PROTOCOL), np.uint8)
+    return arena.place(data) if len(data) > _BY_REFERENCE else data
+
+
+def pack(mfp: Mfp, arena: Arena = HEAP) -> PackedMfp:
+    """Return an MFP as bytes, many of them in `arena`."""
     nodes = [node for expr in (*mfp.predicates, *mfp.outputs) for node in walk(expr)]
     return PackedMfp(
-        pickle.dumps(mfp, pickle.HIGHEST_PROTOCOL),
+        pickled(mfp, arena),
         frozenset(node.number for node in nodes if isinstance(node, Param)),
         frozenset(node.name for node in nodes if isinstance(node, SessionValue)),
         mfp.filters,

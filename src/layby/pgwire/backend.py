@@ -10,6 +10,7 @@ from typing import Final
 from layby.errors import SqlError
 from layby.types.relation import ColumnDesc
 from layby.types.scalar import TEXT, UNKNOWN, SqlType
+from layby.types.type_list import TypeList
 
 AUTHENTICATION_OK: Final = b"R\0\0\0\x08\0\0\0\0"
 PARSE_COMPLETE: Final = b"1\0\0\0\x04"
@@ -78,6 +79,8 @@ def _fields(kind: bytes, severity: str, error: SqlError) -> bytes:
 
 def parameter_description(types: Sequence[SqlType]) -> bytes:
     """Return the types of a statement's parameters."""
+    if isinstance(types, TypeList):
+        return message(b"t", pack(">H", len(types)) + types.oids.tobytes())
     return message(b"t", pack(f">H{len(types)}I", len(types), *(_oid(t) for t in types)))
 
 

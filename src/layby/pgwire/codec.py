@@ -4,7 +4,8 @@
 it read a body's fields. Bytes that do not follow the protocol give a `ProtocolError` and nothing else.
 
 Cost: a Bind, Execute and Sync take about 2 µs together. A message of n bytes that arrives in pieces is put
-together once, so it costs n however small the pieces are.
+together once, so it costs n however small the pieces are: at its end, or for a large Bind as they come, in an
+array from which it is read away from the serving loop.
 """
 
 from __future__ import annotations
@@ -12,12 +13,19 @@ from __future__ import annotations
 from dataclasses import dataclass
 from struct import Struct, unpack_from
 from struct import error as struct_error
-from typing import Final
+from typing import Any, Final
+
+import numpy as np
+from numpy.typing import NDArray
 
 from layby.errors import SqlError
+from layby.memory.arena import HEAP, Arena
 
-Message = tuple[int, bytes]
-"""The message's kind (its type byte; `STARTUP` for a packet without one) and its body."""
+Body = bytes | NDArray[np.uint8]
+
+Message = tuple[int, Body]
+"""The message's kind (its type byte; `STARTUP` for a packet without one) and its body, an array for a large
+Bind that came in pieces."""
 
 STARTUP: Final = 0
 BIND: Final = ord("B")
@@ -50,6 +58,14 @@ SMALL_LIMIT: Final = 10_000
 LARGE_LIMIT: Final = 0x3FFF_FFFE
 """The longest messages taken, in bytes with their length word: PostgreSQL's own limits."""
 
+LARGE_BIND: Final = 1 << 18
+"""Bytes of a Bind from which on it is put together as its pieces come: to join 20 MB takes 20 ms."""
+
+_LONGEST_NAMES: Final = 4_096
+"""Bytes at the beginning of a large Bind in which its names have to be."""
+
+_MANY_OIDS: Final = 128
+
 _LIMITS: Final = [-1] * 256
 for _kind in (CLOSE, COPY_DONE, COPY_FAIL, DESCRIBE, EXECUTE, FLUSH, SYNC, TERMINATE):
     _LIMITS[_kind] = SMALL_LIMIT
@@ -67,6 +83,14 @@ class ProtocolError(SqlError):
     def __init__(self, message: str, *, detail: str | None = None) -> None:
         super().__init__("08P01", message, detail=detail)
 
+    def __reduce__(self) -> tuple[Any, ...]:
+        """Pickle as itself."""
+        return _rebuild_error, (self.message, self.detail)
+
+
+def _rebuild_error(message: str, detail: str | None) -> ProtocolError:
+    return ProtocolError(message, detail=detail)
+
 
 class Decoder:
     """Cuts a client's bytes into messages.
@@ -76,10 +100,26 @@ class Decoder:
     CopyData message of its own, so that no more of it is held than what one read brought.
     """
 
-    __slots__ = ("_copy_left", "_ended", "_kept", "_kept_size", "_startup", "_wanted", "error")
+    __slots__ = (
+        "_arena",
+        "_copy_left",
+        "_ended",
+        "_filled",
+        "_kept",
+        "_kept_size",
+        "_large",
+        "_startup",
+        "_wanted",
+        "error",
+    )
 
-    def __init__(self) -> None:
+    def __init__(self, arena: Arena = HEAP) -> None:
+        """Large Binds are put together in `arena`."""
         self.error: ProtocolError | None = None
+        self._arena = arena
+        self._large: NDArray[np.uint8] | None = None
+        """The body of a large Bind that is not complete, of which `_filled` bytes have come."""
+        self._filled = 0
         self._startup = True
         self._ended = False
         self._kept: list[bytes] = []
@@ -93,7 +133,7 @@ class Decoder:
     @property
     def partial(self) -> bool:
         """Whether the bytes so far end within a message."""
-        return self._kept_size > 0 or self._copy_left > 0
+        return self._kept_size > 0 or self._copy_left > 0 or self._large is not None
 
     def feed(self, data: bytes) -> list[Message]:
         """Take the next bytes; return the messages that they complete, in order."""
@@ -108,6 +148,13 @@ class Decoder:
             self._copy_left = 0
             messages.append((COPY_DATA, data[:left]))
             data = data[left:]
+        elif self._large is not None:
+            left = len(self._large) - self._filled
+            body = self._fill(self._large, data)
+            if body is None:
+                return messages
+            messages.append((BIND, body))
+            data = data[left:]
         elif self._kept_size:
             self._kept.append(data)
             self._kept_size += len(data)
@@ -119,10 +166,20 @@ class Decoder:
         at = self._startup_packets(data, messages) if self._startup else 0
         if not self._startup and not self._ended:
             at = self._typed(data, at, messages)
-        if at < len(data) and not self._ended and not self._copy_left:
+        if at < len(data) and not self._ended and not self._copy_left and self._large is None:
             self._kept.append(data[at:])
             self._kept_size = len(data) - at
         return messages
+
+    def _fill(self, large: NDArray[np.uint8], data: bytes | memoryview) -> NDArray[np.uint8] | None:
+        """Take the next bytes of a large Bind; return its body once it is complete."""
+        stop = min(self._filled + len(data), len(large))
+        large[self._filled : stop] = np.frombuffer(data, np.uint8, stop - self._filled)
+        self._filled = stop
+        if stop < len(large):
+            return None
+        self._large = None
+        return large
 
     def _startup_packets(self, data: bytes, messages: list[Message]) -> int:
         """Cut packets off until one begins the session; return where the rest begins."""
@@ -162,6 +219,10 @@ class Decoder:
                     if at + 5 < end:
                         messages.append((COPY_DATA, data[at + 5 :]))
                     self._copy_left = stop - end
+                elif kind == BIND and length > LARGE_BIND:
+                    self._large, self._filled = self._arena.empty(length - 4, np.dtype(np.uint8)), 0
+                    if at + 5 < end:
+                        self._fill(self._large, memoryview(data)[at + 5 :])
                 self._wanted = stop - at
                 return at
             messages.append((kind, data[at + 5 : stop]))
@@ -229,18 +290,33 @@ def read_string(body: bytes) -> str:
     return utf8(body[:end])
 
 
-def read_parse(body: bytes) -> tuple[str, str, tuple[int, ...]]:
-    """Return a Parse's statement name, text and parameter type oids (0: to be inferred)."""
+def read_parse(body: bytes) -> tuple[str, str, tuple[int, ...] | NDArray[np.uint32]]:
+    """Return a Parse's statement name, text and parameter type oids (0: to be inferred; many: an array)."""
     try:
         name_end = body.index(0)
         text_end = body.index(0, name_end + 1)
         count = _count(body, text_end + 1)[0]
-        oids = unpack_from(f">{count}I", body, text_end + 3)
+        oids: tuple[int, ...] | NDArray[np.uint32]
+        if count <= _MANY_OIDS:
+            oids = unpack_from(f">{count}I", body, text_end + 3)
+        else:
+            oids = np.frombuffer(body, ">u4", count, text_end + 3)
     except (ValueError, struct_error):
         raise ProtocolError("insufficient data left in message") from None
     if len(body) != text_end + 3 + 4 * count:
         raise ProtocolError("invalid message format")
     return utf8(body[:name_end]), utf8(body[name_end + 1 : text_end]), oids
+
+
+def read_bind_target(body: Body) -> tuple[str, str]:
+    """Return a Bind's portal and statement, without looking further; raises 42622 for names that are too long
+    for that."""
+    parts = bytes(body[:_LONGEST_NAMES]).split(b"\0", 2)
+    if len(parts) < 3:
+        if len(body) > _LONGEST_NAMES:
+            raise SqlError("42622", "the name of a portal or prepared statement is too long")
+        raise ProtocolError("insufficient data left in message")
+    return utf8(parts[0]), utf8(parts[1])
 
 
 def read_bind(body: bytes) -> tuple[str, str, tuple[int, ...], list[bytes | None], tuple[int, ...]]:

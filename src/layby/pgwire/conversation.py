@@ -24,9 +24,9 @@ from layby.adapter.outcome import (
 )
 from layby.errors import InternalError, SqlError
 from layby.pgwire import backend, codec
-from layby.pgwire.codec import ProtocolError
+from layby.pgwire.codec import Body, ProtocolError
 from layby.pgwire.output import Output
-from layby.pgwire.parameters import read_parameters
+from layby.pgwire.parameters import LONGEST_AT_ONCE, ReadLongBind, read_parameters
 from layby.pgwire.portal import Portal, fetch_tag
 from layby.pgwire.session import Script, Session
 from layby.pgwire.shape import EncoderChoice, Shapes, column_formats
@@ -165,9 +165,11 @@ class Conversation:
         over(stream)
         return True
 
-    def message(self, kind: int, body: bytes) -> None:
+    def message(self, kind: int, body: Body) -> None:
         """Run one message, other than Terminate. Raises `ProtocolError` where the connection must end."""
-        if self.sink is not None:
+        if not isinstance(body, bytes):
+            self._large_bind(body)
+        elif self.sink is not None:
             self._copy_message(self.sink, kind, body)
         elif kind == codec.SYNC:
             self._skipping = False
@@ -258,15 +260,16 @@ class Conversation:
         """Run one message of the extended protocol; a `SqlError` fails it and all up to the next Sync."""
         output, session = self._output, self._session
         if kind == codec.BIND:
+            if len(body) > LONGEST_AT_ONCE:
+                self._bind_apart(body)
+                return
             name, statement, formats, values, result_formats = codec.read_bind(body)
             types, desc = session.describe_statement(statement)
             params = read_parameters(statement, types, formats, values)
             if desc is not None and result_formats:
                 column_formats(result_formats, len(desc))
             session.bind(name, statement, params)
-            self._drop_portal(name)
-            self._portals[name] = Portal(self._shapes, result_formats)
-            output.add(backend.BIND_COMPLETE)
+            self._bound(name, result_formats)
         elif kind == codec.EXECUTE:
             name, limit = codec.read_execute(body)
             self._execute(name, limit)
@@ -290,6 +293,44 @@ class Conversation:
             output.confirm()
             output.flush()
         # What is left is COPY data on its way when its copy failed; as in PostgreSQL it is ignored.
+
+    def _large_bind(self, body: Body) -> None:
+        """Take a Bind that came as an array."""
+        if self.sink is not None:
+            self._copy_message(self.sink, codec.BIND, b"")
+        elif not self._skipping:
+            try:
+                self._bind_apart(body)
+            except ProtocolError:
+                raise
+            except SqlError as error:
+                self._extended_failed(error)
+
+    def _bind_apart(self, body: Body) -> None:
+        """Have a long Bind read away from the serving loop."""
+        session = self._session
+        name, statement = codec.read_bind_target(body)
+        types, desc = session.describe_statement(statement)
+        job = ReadLongBind(body, types, None if desc is None else len(desc))
+        self.pending = True
+        try:
+            session.bind_apart(name, statement, job, partial(self._on_bound, name))
+        except SqlError:
+            self.pending = False
+            raise
+
+    def _on_bound(self, name: str, formats: tuple[int, ...] | SqlError) -> None:
+        self._arrived(partial(self._bound, name), formats)
+
+    def _bound(self, name: str, formats: tuple[int, ...] | SqlError) -> None:
+        if isinstance(formats, ProtocolError):
+            self._on_broken(formats)
+        elif isinstance(formats, SqlError):
+            self._extended_failed(formats)
+        else:
+            self._drop_portal(name)
+            self._portals[name] = Portal(self._shapes, formats)
+            self._output.add(backend.BIND_COMPLETE)
 
     def _on_prepared(self, error: SqlError | None) -> None:
         self._arrived(self._prepared, error)

@@ -8,8 +8,13 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any, Protocol
 
+import numpy as np
+from numpy.typing import NDArray
+
 from layby.adapter.outcome import EncoderFor, Outcome, ResultDesc
+from layby.compute.runtime import Job
 from layby.errors import SqlError
+from layby.memory.arena import Arena
 from layby.types.scalar import PhysicalValue, SqlType
 
 OnOutcome = Callable[[Outcome], None]
@@ -83,15 +88,25 @@ class Session(Protocol):
         """Run one statement of a script."""
 
     def prepare(
-        self, name: str, sql: str, param_oids: Sequence[int], on_prepared: Callable[[SqlError | None], None]
+        self,
+        name: str,
+        sql: str,
+        param_oids: Sequence[int] | NDArray[np.uint32],
+        on_prepared: Callable[[SqlError | None], None],
     ) -> bool:
         """Make a prepared statement, or return False and call back later, once, with the error if any."""
 
-    def describe_statement(self, name: str) -> tuple[tuple[SqlType, ...], ResultDesc | None]:
+    def describe_statement(self, name: str) -> tuple[Sequence[SqlType], ResultDesc | None]:
         """Return a statement's parameter types and result columns."""
 
     def bind(self, portal: str, statement: str, params: Sequence[PhysicalValue]) -> None:
         """Make a portal."""
+
+    def bind_apart(
+        self, portal: str, statement: str, job: Job, on_bound: Callable[[tuple[int, ...] | SqlError], None]
+    ) -> None:
+        """Make a portal of parameters that `job` reads (`ReadBind`); calls back later, once, with the
+        result formats or the error."""
 
     def describe_portal(self, portal: str) -> ResultDesc | None:
         """Return a portal's result columns."""
@@ -126,6 +141,10 @@ class Session(Protocol):
 
 class Coordinator(Protocol):
     """Opens sessions."""
+
+    @property
+    def arena(self) -> Arena:
+        """Where to put what is to be read apart, so that it need not be copied there."""
 
     def connect(self, user: str, database: str, parameters: dict[str, str]) -> Session:
         """Open a session; raises `SqlError` where the client may not have one."""

@@ -11,11 +11,10 @@ from typing import Any, Final, NamedTuple, cast
 
 from layby.errors import SqlError
 from layby.expr.evaluate import evaluate
-from layby.expr.finishing import Finishing
+from layby.expr.finishing import Finishing, OrderKey
 from layby.expr.mfp import Mfp
 from layby.expr.packed import PackedMfp
 from layby.expr.scalar import Expr, Literal, Param, SessionValue, walk, with_values
-from layby.sql.catalog import Index
 from layby.sql.fit import LIMITS, MISS, Miss, fit_bound, fit_equal
 from layby.sql.plan import (
     BoundTemplate,
@@ -24,10 +23,12 @@ from layby.sql.plan import (
     RangeTemplate,
     SelectPlan,
     SeriesSource,
+    Source,
     TableSource,
     ValuesSource,
 )
 from layby.trace.constraints import Bound, Constraints, KeyList, KeyRange
+from layby.trace.layout import Layout
 from layby.types.column import Column, column_from_values
 from layby.types.ordering import Ordering
 from layby.types.scalar import INTEGRAL, PhysicalValue, SqlType
@@ -54,6 +55,44 @@ class ReadyPeek(NamedTuple):
     finishing: Finishing
 
 
+class Recipe(NamedTuple):
+    """What of a plan depends on an execution's values, without the relation that is read.
+
+    `layout` is that of the index that `ranges` are of, `values` the source where that has values in it.
+    """
+
+    ranges: tuple[RangeTemplate, ...] | KeyList | None
+    layout: Layout | None
+    reverse: bool
+    ordered: bool
+    mfp: Mfp | PackedMfp
+    order_by: tuple[OrderKey, ...]
+    limit: Expr | None
+    offset: Expr | None
+    projection: tuple[int, ...]
+    values: ValuesSource | ColumnsSource | SeriesSource | None
+
+
+def recipe(plan: SelectPlan) -> Recipe:
+    """Return what of a plan is instantiated."""
+    source = plan.source
+    layout = None
+    if isinstance(source, TableSource):
+        layout = None if source.index is None else source.index.layout
+    return Recipe(
+        plan.ranges,
+        layout,
+        plan.order == "reverse",
+        plan.order is not None,
+        plan.mfp,
+        plan.order_by,
+        plan.limit,
+        plan.offset,
+        plan.projection,
+        None if isinstance(source, TableSource) else source,
+    )
+
+
 def instantiate(plan: SelectPlan, params: Params, session: Session) -> ReadyPeek:
     """Put an execution's values into a plan: `params` by position, session values by name.
 
@@ -61,9 +100,26 @@ def instantiate(plan: SelectPlan, params: Params, session: Session) -> ReadyPeek
     """
     ready = plan.ready
     if ready is None:
-        ready = _prepare(plan)
+        ready = prepare(recipe(plan))
         object.__setattr__(plan, "ready", ready)
     return cast("ReadyPeek", ready(params, session))
+
+
+SourceValues = tuple[Column, ...] | tuple[int, int, int] | None
+"""The columns of a source of rows; start, stop and step of a series; None for a relation."""
+
+
+def instantiate_source(source: Source, params: Params, session: Session) -> SourceValues:
+    """Evaluate what a source has of values; raises an error met."""
+    match source:
+        case TableSource():
+            return None
+        case SeriesSource():
+            return instantiate_series(source, params, session)
+        case ColumnsSource():
+            return instantiate_columns(source, params, session)
+        case ValuesSource():
+            return instantiate_values(source, params, session)
 
 
 def instantiate_values(source: ValuesSource, params: Params, session: Session) -> tuple[Column, ...]:
@@ -113,16 +169,18 @@ def key_list(plan: SelectPlan) -> KeyList | None:
     if len(values) < _MANY or any(_varies(e) for e in values):
         return None
     try:
-        ranges = _Ranges(source.index, templates)((), {})
+        ranges = _Ranges(source.index.layout, templates)((), {})
     except SqlError:
         return None
-    if not ranges:
+    if not ranges or not ranges[0].prefix:
         return None
-    types = source.index.layout.types[: len(ranges[0].prefix)]
-    if not types:
-        return None
-    columns = (column_from_values(t, [r.prefix[at] for r in ranges]) for at, t in enumerate(types))
-    return KeyList(tuple(columns), ranges[0].lower, ranges[0].upper)
+    return KeyList(prefix_columns(ranges, source.index.layout), ranges[0].lower, ranges[0].upper)
+
+
+def prefix_columns(ranges: Sequence[KeyRange], layout: Layout) -> tuple[Column, ...]:
+    """Return the prefixes of ranges, at least one, by columns of the key's types."""
+    types = layout.types[: len(ranges[0].prefix)]
+    return tuple(column_from_values(t, [r.prefix[at] for r in ranges]) for at, t in enumerate(types))
 
 
 def instantiate_series(source: SeriesSource, params: Params, session: Session) -> tuple[int, int, int]:
@@ -141,14 +199,14 @@ def constant_value(expr: Expr, params: Params, session: Session) -> PhysicalValu
     return _getter(expr)(params, session)
 
 
-def _prepare(plan: SelectPlan) -> Callable[[Params, Session], ReadyPeek]:
+def prepare(recipe: Recipe) -> Callable[[Params, Session], ReadyPeek]:
     """Return what makes an execution's peek. The plan keeps it, so it holds parts of the plan and never the
     plan: plans would wait for the garbage collector."""
-    constraints = _constraints(plan)
-    mfp = plan.mfp
+    constraints = _constraints(recipe)
+    mfp = recipe.mfp
     make_mfp = mfp.with_values if mfp.varies else None
-    finishing = _finishing(plan)
-    reverse, ordered = plan.order == "reverse", plan.order is not None
+    finishing = _finishing(recipe)
+    reverse, ordered = recipe.reverse, recipe.ordered
     if make_mfp is None and isinstance(finishing, Finishing):
         if constraints is None:
             always = ReadyPeek(None, reverse, ordered, mfp, finishing)
@@ -173,12 +231,13 @@ def _varies(expr: Expr | None) -> bool:
     return expr is not None and any(isinstance(e, Param | SessionValue) for e in walk(expr))
 
 
-def _finishing(plan: SelectPlan) -> Finishing | Callable[[Params, Session], Finishing]:
+def _finishing(recipe: Recipe) -> Finishing | Callable[[Params, Session], Finishing]:
     """Return the finishing where it is the same for every execution, else what puts values into it.
 
     LIMIT and OFFSET that are not literals are left to the execution, where they may raise.
     """
-    order_by, projection, limit_expr, offset_expr = plan.order_by, plan.projection, plan.limit, plan.offset
+    order_by, projection = recipe.order_by, recipe.projection
+    limit_expr, offset_expr = recipe.limit, recipe.offset
 
     def finished(params: Params, session: Session) -> Finishing:
         limit = _count(limit_expr, params, session)
@@ -219,21 +278,19 @@ def _getter(expr: Expr) -> _Getter:
     return compute
 
 
-def _constraints(plan: SelectPlan) -> Callable[[Params, Session], Constraints] | None:
-    templates = plan.ranges
-    source = plan.source
+def _constraints(recipe: Recipe) -> Callable[[Params, Session], Constraints] | None:
+    templates, layout = recipe.ranges, recipe.layout
     if templates is None:
         return None
     if isinstance(templates, KeyList):
         return lambda _params, _session: templates
-    if not templates or not isinstance(source, TableSource) or source.index is None:
+    if not templates or layout is None:
         return lambda _params, _session: ()
-    index = source.index
     if len(templates) == 1:
-        quick = _lookup(index, templates[0])
+        quick = _lookup(layout, templates[0])
         if quick is not None:
             return quick
-    ranges = _Ranges(index, templates)
+    ranges = _Ranges(layout, templates)
     if not any(_varies(e) for t in templates for e in _values(t)):
         return _fixed(ranges)
     return ranges
@@ -244,7 +301,7 @@ def _values(template: RangeTemplate) -> list[Expr]:
     return [*(e for item in template.prefix for e in item), *bounds]
 
 
-def _lookup(index: Index, template: RangeTemplate) -> Callable[[Params, Session], Constraints] | None:
+def _lookup(layout: Layout, template: RangeTemplate) -> Callable[[Params, Session], Constraints] | None:
     """Return the short way for one prefix of parameters of the keys' own types, None where it is not one.
 
     Integers of another width take it too: drivers send the narrowest that holds the value.
@@ -252,7 +309,7 @@ def _lookup(index: Index, template: RangeTemplate) -> Callable[[Params, Session]
     if template.lower or template.upper:
         return None
     numbers = []
-    for alternatives, type_ in zip(template.prefix, index.layout.types, strict=False):
+    for alternatives, type_ in zip(template.prefix, layout.types, strict=False):
         if len(alternatives) != 1:
             return None
         value = alternatives[0]
@@ -302,9 +359,9 @@ def _fixed(ranges: _Ranges) -> Callable[[Params, Session], Constraints]:
 class _Ranges:
     """Makes the ranges of any templates; all have one length of prefix and the same bounds."""
 
-    def __init__(self, index: Index, templates: tuple[RangeTemplate, ...]) -> None:
-        self._types = index.layout.types
-        self._orderings = index.layout.key
+    def __init__(self, layout: Layout, templates: tuple[RangeTemplate, ...]) -> None:
+        self._types = layout.types
+        self._orderings = layout.key
         first = templates[0]
         self._lower = [(b, _getter(b.value)) for b in first.lower]
         self._upper = [(b, _getter(b.value)) for b in first.upper]

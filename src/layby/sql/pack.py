@@ -20,9 +20,11 @@ from layby.expr.mfp import Mfp
 from layby.expr.packed import pack as pack_mfp
 from layby.expr.scalar import ColumnRef, Expr, Literal, Param, transform, walk
 from layby.memory.arena import Arena
+from layby.sql.apart import pack_recipe
 from layby.sql.catalog import Catalog, Index, Table
 from layby.sql.explain import explain
-from layby.sql.instantiate import key_list
+from layby.sql.instantiate import key_list, recipe
+from layby.sql.params import MANY
 from layby.sql.parse import too_deep
 from layby.sql.plan import (
     Cells,
@@ -32,6 +34,7 @@ from layby.sql.plan import (
     ExplainPlan,
     InsertPlan,
     MixedColumn,
+    PackedRecipe,
     Plan,
     PlannedStatement,
     SelectPlan,
@@ -42,6 +45,11 @@ from layby.sql.plan import (
 from layby.types.column import Column, column_from_values
 from layby.types.relation import ColumnDesc
 from layby.types.scalar import SqlType
+from layby.types.type_list import TypeList
+
+_LARGE: Final = 1 << 15
+"""Bytes of an MFP from which on it stays packed: an IN list of some 8,000 numbers, which takes 1 ms to unpack
+and 2 to compile."""
 
 _RESULT: Final = -1
 """The reference to the columns of the result; others count from 0."""
@@ -51,14 +59,14 @@ _Group = tuple[Expr, SqlType | None, list[int], list[int]]
 
 @dataclass(frozen=True, slots=True)
 class PackedPlan:
-    """A planned statement that can be pickled: all but its columns and its result's, and these.
+    """A planned statement that can be pickled: all but its columns, its recipe and its result, and these.
 
     Of the result's columns there are the names, the types and so on, each together: to take as many objects
     out of a pickle costs four times as much as to make them.
     """
 
     data: bytes
-    columns: tuple[Column, ...]
+    columns: tuple[Column | PackedRecipe, ...]
     result: tuple[tuple[Any, ...], ...]
 
     def unpack(self, catalog: Catalog) -> PlannedStatement:
@@ -72,8 +80,11 @@ def pack(planned: PlannedStatement, arena: Arena) -> PackedPlan:
     """Pack a plan that has not been executed yet; raises SqlError 54001 where it nests too deep for it."""
     columns = planned.columns or ()
     out = io.BytesIO()
+    many = len(planned.params) > MANY
     try:
-        planned = replace(planned, plan=_compact(planned.plan))
+        planned = replace(planned, plan=_Compactor(arena, many=many).compact(planned.plan))
+        if many:
+            planned = replace(planned, params=TypeList.of(planned.params))
         writer = _Pickler(out, arena, columns)
         writer.dump(planned)
     except RecursionError:
@@ -82,31 +93,61 @@ def pack(planned: PlannedStatement, arena: Arena) -> PackedPlan:
     return PackedPlan(out.getvalue(), tuple(writer.columns), result)
 
 
-def _compact(plan: Plan) -> Plan:
-    """Return a plan as the loop can hold it: its many values in columns, its many expressions as bytes."""
-    match plan:
-        case SelectPlan():
-            return _select(plan, encoded=True)
-        case InsertPlan() | UpdatePlan() | DeletePlan():
-            return replace(plan, select=replace(_select(plan.select, encoded=False), columns=()))
-        case CopyPlan(select=SelectPlan() as select):
-            return replace(plan, select=_select(select, encoded=True))
-        case ExplainPlan(target=target) if target is not None:
-            lines = tuple(explain(target))
-            return replace(plan, target=_compact(target) if plan.analyze else None, lines=lines)
-    return plan
+class _Compactor:
+    """Makes plans as the loop can hold them: many values in columns, many expressions as bytes.
 
+    Where there are `many` parameters, or cells of a VALUES list to be evaluated, all that depends on values
+    becomes bytes.
+    """
 
-def _select(plan: SelectPlan, *, encoded: bool) -> SelectPlan:
-    source, ranges, mfp = plan.source, plan.ranges, plan.mfp
-    if isinstance(source, ValuesSource) and source.types and source.rows:
-        columns = (_column(type_, [r[at] for r in source.rows]) for at, type_ in enumerate(source.types))
-        source = ColumnsSource(tuple(columns), source.types, len(source.rows))
-    else:
-        ranges = key_list(plan) or ranges
-    if isinstance(mfp, Mfp) and (plan.is_heavy or is_wide(plan, encoded=encoded)):
-        mfp = pack_mfp(mfp)
-    return replace(plan, source=source, ranges=ranges, mfp=mfp)
+    def __init__(self, arena: Arena, *, many: bool) -> None:
+        self._arena = arena
+        self._many = many
+
+    def compact(self, plan: Plan) -> Plan:
+        match plan:
+            case SelectPlan():
+                return self._select(plan, encoded=True)
+            case InsertPlan() | UpdatePlan() | DeletePlan():
+                return replace(plan, select=replace(self._select(plan.select, encoded=False), columns=()))
+            case CopyPlan(select=SelectPlan() as select):
+                return replace(plan, select=self._select(select, encoded=True))
+            case ExplainPlan(target=target) if target is not None:
+                lines = tuple(explain(target))
+                return replace(plan, target=self.compact(target) if plan.analyze else None, lines=lines)
+        return plan
+
+    def _select(self, plan: SelectPlan, *, encoded: bool) -> SelectPlan:
+        source, packs = plan.source, plan.is_heavy or is_wide(plan, encoded=encoded)
+        varies = self._many
+        if isinstance(source, ValuesSource) and source.types and source.rows:
+            columns = [_column(type_, [r[at] for r in source.rows]) for at, type_ in enumerate(source.types)]
+            varies = varies or any(isinstance(column, MixedColumn) for column in columns)
+            plan = replace(plan, source=ColumnsSource(tuple(columns), source.types, len(source.rows)))
+        else:
+            plan = replace(plan, ranges=key_list(plan) or plan.ranges)
+        if varies:
+            return self._without_values(plan, packs=packs)
+        if isinstance(plan.mfp, Mfp):
+            packed = pack_mfp(plan.mfp)
+            if packs or len(packed.data) > _LARGE:
+                return replace(plan, mfp=packed)
+        return plan
+
+    def _without_values(self, plan: SelectPlan, *, packs: bool) -> SelectPlan:
+        """Return a plan that has what depends on values as bytes."""
+        source = plan.source
+        if isinstance(source, ColumnsSource):
+            source = replace(source, columns=())
+        return replace(
+            plan,
+            source=source,
+            ranges=None,
+            mfp=Mfp(0, (), ()),
+            limit=None,
+            offset=None,
+            recipe=pack_recipe(recipe(plan), self._arena, packs=packs),
+        )
 
 
 def _column(type_: SqlType, cells: Sequence[Expr]) -> Column | MixedColumn:
@@ -142,20 +183,20 @@ def _common(cell: Expr) -> tuple[Expr, Param | None]:
 
 
 class _Pickler(pickle.Pickler):
-    """Writes columns, the result's columns, tables and indexes as references."""
+    """Writes columns, recipes, the result's columns, tables and indexes as references."""
 
     def __init__(self, out: io.BytesIO, arena: Arena, result: tuple[ColumnDesc, ...]) -> None:
         super().__init__(out, protocol=pickle.HIGHEST_PROTOCOL)
         self._arena = arena
         self._result = result
-        self.columns: list[Column] = []
+        self.columns: list[Column | PackedRecipe] = []
 
     def persistent_id(self, obj: Any) -> Any:
         """Return the reference to an object, None for one that is written as it is."""
         if obj is self._result:
             return _RESULT
-        if isinstance(obj, Column):
-            self.columns.append(obj.place(self._arena))
+        if isinstance(obj, Column | PackedRecipe):
+            self.columns.append(obj.place(self._arena) if isinstance(obj, Column) else obj)
             return len(self.columns) - 1
         if isinstance(obj, Table):
             return obj.schema, obj.name, None
@@ -170,7 +211,7 @@ class _Unpickler(pickle.Unpickler):
     def __init__(
         self,
         data: io.BytesIO,
-        columns: tuple[Column, ...],
+        columns: tuple[Column | PackedRecipe, ...],
         result: tuple[ColumnDesc, ...],
         catalog: Catalog,
     ) -> None:

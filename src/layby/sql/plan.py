@@ -6,7 +6,7 @@ A plan is immutable. Values that differ between executions stand in it as `Param
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Final
 
@@ -134,6 +134,17 @@ def is_wide(select: SelectPlan, *, encoded: bool) -> bool:
     return len(select.projection) > _WIDE and (encoded or isinstance(select.source, TableSource))
 
 
+@dataclass(frozen=True, slots=True, eq=False)
+class PackedRecipe:
+    """What of a select depends on an execution's values, as bytes that are taken apart away from the loop.
+
+    `names` are the session values among it (`layby.sql.apart`).
+    """
+
+    data: NDArray[np.uint8]
+    names: tuple[str, ...]
+
+
 @dataclass(frozen=True, slots=True)
 class Signal:
     """A result column that acts on a session for each row of the answer: the read gives the process id there,
@@ -153,6 +164,8 @@ class SelectPlan:
     `order` tells that ORDER BY is a prefix of the index order: "forward" or "reverse" is then the direction
     of the walk, and `order_by` need not be sorted again.
     `mfp` is packed where it is large and from another process.
+    `recipe` is there where the select has many parameters and is from another process: what depends on values
+    (`ranges`, `mfp`, `limit`, `offset`, the source's rows) is in it, and there is nothing of it here.
     `signals` are the calls of pg_cancel_backend and its like among the columns.
     `ready` is what `layby.sql.instantiate` prepares at the first execution and keeps here.
     """
@@ -167,6 +180,7 @@ class SelectPlan:
     projection: tuple[int, ...]
     columns: tuple[ColumnDesc, ...]
     signals: tuple[Signal, ...] = ()
+    recipe: PackedRecipe | None = None
     ready: Callable[..., Any] | None = field(default=None, compare=False, repr=False)
     _heavy: bool | None = field(default=None, init=False, compare=False, repr=False)
     _heavy_values: bool | None = field(default=None, init=False, compare=False, repr=False)
@@ -366,6 +380,6 @@ class PlannedStatement:
     """A plan, its parameters' types, the result's columns (None: no rows), and the catalog's version."""
 
     plan: Plan
-    params: tuple[SqlType, ...]
+    params: Sequence[SqlType]
     columns: tuple[ColumnDesc, ...] | None
     catalog_version: int

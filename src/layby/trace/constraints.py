@@ -22,6 +22,18 @@ class Bound:
     inclusive: bool
 
 
+@dataclass(frozen=True, slots=True, eq=False)
+class BoundColumn:
+    """A bound whose value is large: a column of it alone, taken out where it is sought."""
+
+    column: Column
+    inclusive: bool
+
+    def bound(self) -> Bound:
+        """Return the bound itself."""
+        return Bound(self.column.value(0), self.inclusive)
+
+
 @dataclass(frozen=True, slots=True)
 class KeyRange:
     """The rows whose first key columns equal `prefix` and whose next one lies between the bounds.
@@ -38,14 +50,17 @@ class KeyRange:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class KeyList(Sequence[KeyRange]):
-    """Ranges of many prefixes, held as columns, all with the same bounds; each is made as it is looked at."""
+    """Ranges of many prefixes, held as columns, all with the same bounds; each is made as it is looked at.
+
+    Without columns it is the one range of the bounds alone.
+    """
 
     columns: tuple[Column, ...]
-    lower: Bound | None = None
-    upper: Bound | None = None
+    lower: Bound | BoundColumn | None = None
+    upper: Bound | BoundColumn | None = None
 
     def __len__(self) -> int:
-        return len(self.columns[0])
+        return len(self.columns[0]) if self.columns else 1
 
     @overload
     def __getitem__(self, at: int) -> KeyRange: ...
@@ -54,9 +69,18 @@ class KeyList(Sequence[KeyRange]):
     def __getitem__(self, at: int | slice) -> KeyRange | KeyList:
         """Return one range, or those of a slice in its order."""
         if isinstance(at, slice):
+            if not self.columns:
+                return self
             places = np.arange(len(self))[at]
             return KeyList(tuple(c.take(places) for c in self.columns), self.lower, self.upper)
-        return KeyRange(tuple([c.value(at) for c in self.columns]), self.lower, self.upper)
+        if not self.columns and at:
+            raise IndexError(at)
+        lower, upper = self.lower, self.upper
+        return KeyRange(
+            tuple([c.value(at) for c in self.columns]),
+            lower.bound() if isinstance(lower, BoundColumn) else lower,
+            upper.bound() if isinstance(upper, BoundColumn) else upper,
+        )
 
 
 Constraints = Sequence[KeyRange]

@@ -417,11 +417,29 @@ def _read(text: str) -> _Reading:
     return reading
 
 
+_MOST: Final = 153
+"""Characters that a date or time has at most, without white space: those of PostgreSQL's buffer."""
+
+_WORD: Final = re.compile(rf"[^ \t\n\v\f\r,]{{1,{_MOST + 1}}}")
+
+
+def _is_too_long(text: str) -> bool:
+    """Return whether a text has more characters than any date or time; one of megabytes is soon seen to."""
+    length = 0
+    for word in _WORD.finditer(text):
+        length += word.end() - word.start()
+        if length > _MOST:
+            return True
+    return False
+
+
 def parse_datetime(type_: SqlType, text: str) -> int:
     """Return the value of one text: days of a date, microseconds of a timestamp (UTC of a timestamptz).
 
     Raises 22007, 22008, 22009 (a zone too far from Greenwich) and 22023 (an unknown zone).
     """
+    if len(text) > _MOST and _is_too_long(text):
+        raise invalid_syntax(type_, text, "22007")
     lowered = text.strip(WHITESPACE).lower()
     is_date = type_ is DATE
     if lowered == "infinity":
