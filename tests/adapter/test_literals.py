@@ -35,6 +35,27 @@ def test_literals_are_read_with_the_types_that_they_have() -> None:
     assert literals_of("SELECT -9223372036854775808") == ((-(2**63),), (BIGINT,))
 
 
+def test_every_form_of_a_number_is_read_whole() -> None:
+    assert literals_of("SELECT .5, 1., 1e5, 2.5E-1, -.5e+1 FROM t") == (
+        (0.5, 1.0, 1e5, 0.25, -5.0),
+        (DOUBLE_PRECISION,) * 5,
+    )
+    assert literals_of("SELECT 7-1, '' FROM t WHERE b = ''''") == (
+        (7, 1, "", "'"),
+        (INTEGER, INTEGER, None, None),
+    )
+
+
+def test_a_text_that_goes_on_where_its_shape_ends_is_of_another() -> None:
+    text = shape_text("SELECT a FROM t WHERE a = 1")
+    shape = None if text is None else make_shape(text)
+    assert shape is not None
+    assert read_literals("SELECT a FROM t WHERE a = 2", shape) is not None
+    assert read_literals("SELECT a FROM t WHERE a = 2 ", shape) is None
+    assert read_literals("SELECT b FROM t WHERE a = 2", shape) is None
+    assert read_literals("SELECT a FROM t WHERE a = b", shape) is None
+
+
 def test_limit_and_offset_are_not_exchanged() -> None:
     assert literals_of("SELECT a FROM t LIMIT 3 OFFSET 20") == ((20, 3), (INTEGER, INTEGER))
 
