@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from tests.adapter.harness import Server
-from tests.pgwire.frontend import errors, fields, kinds, split, startup
+from tests.pgwire.frontend import SYNC, bind, errors, fields, kinds, parse, split, startup
 from tests.product.wire import Wire
 
 
@@ -208,6 +208,31 @@ def test_an_error_has_the_fields_that_postgres_gives_it(wire: Wire, sql: str, er
     wire.run("CREATE TABLE t (a int, b text, d date, s smallint)")
     wire.run("INSERT INTO t VALUES (1, 'x', '2020-01-01', 1)")
     assert refused(wire, sql) == error
+
+
+@pytest.mark.parametrize(
+    ("value", "format_", "error"),
+    [
+        (b"x", 0, {"C": "22P02", "M": 'invalid input syntax for type integer: "x"', "W": "$2 = '...'"}),
+        (
+            b"99999999999",
+            0,
+            {"C": "22003", "M": 'value "99999999999" is out of range for type integer', "W": "$2 = '...'"},
+        ),
+        (b"\xff", 0, {"C": "22021", "M": 'invalid byte sequence for encoding "UTF8": 0xff', "W": "$2"}),
+        (b"123", 1, {"C": "08P01", "M": "insufficient data left in message", "W": "$2"}),
+        (b"12345", 1, {"C": "22P03", "M": "incorrect binary data format in bind parameter 2", "W": "$2"}),
+    ],
+)
+@pytest.mark.parametrize(("portal", "of"), [("", "unnamed portal"), ("p", 'portal "p"')])
+def test_an_error_in_a_parameter_tells_which_one_it_is(
+    wire: Wire, portal: str, of: str, value: bytes, format_: int, error: dict[str, str]
+) -> None:
+    told = wire.send(
+        parse("", "SELECT $1::int, $2::int") + bind(portal, "", [None, value], [0, format_]) + SYNC
+    )
+    (found,) = errors(told)
+    assert found == {"S": "ERROR", "V": "ERROR", **error, "W": f"{of} parameter {error['W']}"}
 
 
 # -- transactions

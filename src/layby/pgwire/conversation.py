@@ -265,11 +265,13 @@ class Conversation:
                 return
             name, statement, formats, values, result_formats = codec.read_bind(body)
             types, desc = session.describe_statement(statement)
-            params = read_parameters(statement, types, formats, values)
+            params = read_parameters(name, statement, types, formats, values)
             if desc is not None and result_formats:
                 column_formats(result_formats, len(desc))
             session.bind(name, statement, params)
-            self._bound(name, result_formats)
+            self._drop_portal(name)
+            self._portals[name] = Portal(self._shapes, result_formats)
+            output.add(backend.BIND_COMPLETE)
         elif kind == codec.EXECUTE:
             name, limit = codec.read_execute(body)
             self._execute(name, limit)

@@ -36,9 +36,9 @@ class ReadLongBind:
 
     def __call__(self, arena: Arena) -> ReadBind:
         """Return its parameters and result formats; raises what `read_bind` and `read_parameters` raise."""
-        _, statement, formats, values, result_formats = read_bind(bytes(self.body))
+        portal, statement, formats, values, result_formats = read_bind(bytes(self.body))
         try:
-            params = read_parameters(statement, self.types, formats, values)
+            params = read_parameters(portal, statement, self.types, formats, values)
         except SqlError as error:
             raise _shortened(error) from None
         if self.width is not None and result_formats:
@@ -51,16 +51,21 @@ def _shortened(error: SqlError) -> SqlError:
     if len(error.message) <= _MOST_TOLD:
         return error
     message = f"{error.message[:_MOST_TOLD]}..."
-    return SqlError(error.sqlstate, message, detail=error.detail, hint=error.hint)
+    return SqlError(error.sqlstate, message, detail=error.detail, hint=error.hint, context=error.context)
 
 
 def read_parameters(
-    statement: str, types: Sequence[SqlType], formats: Sequence[int], values: Sequence[bytes | None]
+    portal: str,
+    statement: str,
+    types: Sequence[SqlType],
+    formats: Sequence[int],
+    values: Sequence[bytes | None],
 ) -> list[PhysicalValue]:
     """Return the values of a statement's parameters.
 
     `formats` is as a Bind has it: none (all text), one for all, or one each. Raises `SqlError`: 08P01 for
-    numbers that do not fit, 22P02 and its kin for a text that is no value, 22P03 for binary that is none.
+    numbers that do not fit, 22P02 and its kin for a text that is no value, 22P03 for binary that is none, all
+    of these with a context that says which parameter of which portal it is.
     """
     count = len(values)
     if formats:
@@ -76,13 +81,21 @@ def read_parameters(
             f'"{statement}" requires {len(types)}',
         )
     decoded: list[PhysicalValue] = []
-    for at, (type_, raw) in enumerate(zip(types, values, strict=True)):
-        if raw is None:
-            decoded.append(None)
-        elif formats and formats[at if len(formats) > 1 else 0]:
-            decoded.append(_binary(type_, raw, at + 1))
-        else:
-            decoded.append(parse(type_, utf8(raw)))
+    number, text = 0, None
+    try:
+        for number, (type_, raw) in enumerate(zip(types, values, strict=True), 1):
+            text = None
+            if raw is None:
+                decoded.append(None)
+            elif formats and formats[number - 1 if len(formats) > 1 else 0]:
+                decoded.append(_binary(type_, raw, number))
+            else:
+                text = utf8(raw)
+                decoded.append(parse(type_, text))
+    except SqlError as error:
+        of = f'portal "{portal}"' if portal else "unnamed portal"
+        error.context = f"{of} parameter ${number}" + ("" if text is None else " = '...'")
+        raise
     return decoded
 
 
