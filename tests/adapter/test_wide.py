@@ -130,3 +130,29 @@ def test_a_lookup_begins_on_the_loop_while_nothing_was_ever_taken_out(server: Se
     assert len(server.pool.walks) == 1
     server.settle()
     assert lookup.result() == [(20,)]
+
+
+@pytest.mark.parametrize(
+    ("values", "expected"),
+    [
+        ("(id, c599) VALUES (6, 7)", [(6, None, 7)]),
+        ("(c1, c599, id) VALUES (1 + 2, length('four'), 6), (5, NULL, 7)", [(6, 3, 4), (7, 5, None)]),
+        (f"VALUES (6{', 8' * (WIDTH - 1)})", [(6, 8, 8)]),
+        ("(id, c1) VALUES (6, 1), (7, 2), (8, 3) ORDER BY 1 DESC LIMIT 2", [(7, 2, None), (8, 3, None)]),
+        ("(id, c1) SELECT 6, 9", [(6, 9, None)]),
+    ],
+)
+def test_an_insert_makes_its_rows_apart(
+    client: Client, opened: Opened, values: str, expected: list[tuple[int | None, ...]]
+) -> None:
+    assert client.run(f"INSERT INTO w {values}") == f"INSERT 0 {len(expected)}"
+    if "ORDER BY" not in values:
+        assert opened.on_loop == 0
+    assert client.run("SELECT id, c1, c599 FROM w WHERE id > 5 ORDER BY id") == expected
+
+
+def test_an_insert_that_fails_writes_nothing(client: Client) -> None:
+    assert client.fails("INSERT INTO w (id, c1) VALUES (6, 1), (7, 1 / 0)") == ("22012", "division by zero")
+    assert client.fails("INSERT INTO w (id, c1) VALUES (6, 1), (NULL, 1)")[0] == "23502"
+    assert client.fails("INSERT INTO w (id, c1) VALUES (6, 1), (3, 1)")[0] == "23505"
+    assert rows(client) == [(n, 10 * n, None) for n in range(1, 6)]

@@ -2,20 +2,21 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 from layby.adapter.copy_format import header_line
 from layby.adapter.copy_in import CopyIn
 from layby.adapter.execution import Execution
-from layby.adapter.jobs import MakeUpdates
+from layby.adapter.jobs import InsertValues, MakeUpdates
 from layby.adapter.outcome import CommandOutcome, CopyInOutcome, CopyOutOutcome, EncoderFor, FailureOutcome
-from layby.adapter.reads import read
+from layby.adapter.reads import instantiation, read
 from layby.compute.arrangement import Updates
 from layby.errors import InternalError, SqlError
 from layby.memory.arena import HEAP
 from layby.peek.answer import EncodedRows, Failed, PeekResponse, Rows, Stashed
 from layby.sql.params import BoundParams
-from layby.sql.plan import CopyPlan, DeletePlan, InsertPlan, UpdatePlan
+from layby.sql.plan import ColumnsSource, CopyPlan, DeletePlan, InsertPlan, UpdatePlan
 from layby.types.relation import WIDE
 
 if TYPE_CHECKING:
@@ -37,6 +38,12 @@ def run(
     table = plan.table
 
     def go_on() -> None:
+        if isinstance(plan, InsertPlan) and _writes_wide_rows_out(plan):
+            _insert_apart(session, plan, params, execution, otherwise=read_rows)
+        else:
+            read_rows()
+
+    def read_rows() -> None:
         read(session, plan.select, params, None, execution, answered)
 
     def answered(response: PeekResponse) -> None:
@@ -86,7 +93,32 @@ def _keep(
         _keep_apart(session, job, tag, execution)
 
 
-def _keep_apart(session: Session, job: MakeUpdates, tag: str, execution: Execution) -> None:
+def _writes_wide_rows_out(plan: InsertPlan) -> bool:
+    return len(plan.table.desc.columns) > WIDE and isinstance(plan.select.source, ColumnsSource)
+
+
+def _insert_apart(
+    session: Session,
+    plan: InsertPlan,
+    params: BoundParams,
+    execution: Execution,
+    otherwise: Callable[[], None],
+) -> None:
+    """Make and check the rows that an INSERT writes out; `otherwise` is how to go on where they are not all
+    that it does."""
+    source = plan.select.source
+    assert isinstance(source, ColumnsSource)
+    job = InsertValues(plan.table, instantiation(session, plan.select, params))
+    _keep_apart(session, job, f"INSERT 0 {source.count}", execution, otherwise)
+
+
+def _keep_apart(
+    session: Session,
+    job: MakeUpdates | InsertValues,
+    tag: str,
+    execution: Execution,
+    otherwise: Callable[[], None] | None = None,
+) -> None:
     """Make and check many rows away from the loop, then keep them."""
     transaction = session.open_transaction()
 
@@ -98,6 +130,8 @@ def _keep_apart(session: Session, job: MakeUpdates, tag: str, execution: Executi
             execution.finish(CommandOutcome(tag))
         elif isinstance(result, BaseException):
             execution.fail(result)
+        elif otherwise is not None:
+            execution.attempt(otherwise)
 
     execution.cancel = execution.fail
     session.coordinator.run_apart(job, made)

@@ -22,7 +22,7 @@ from layby.expr.evaluate import evaluate
 from layby.expr.scalar import Expr
 from layby.memory.arena import Arena
 from layby.memory.sealed import Crossing
-from layby.sql.apart import Instantiated, instantiate_apart
+from layby.sql.apart import Instantiated, instantiate_apart, rows_as_given
 from layby.sql.catalog import Table
 from layby.sql.instantiate import Recipe
 from layby.sql.params import BoundParams
@@ -111,6 +111,22 @@ class Instantiate:
     def __call__(self, arena: Arena) -> Instantiated:
         """Return the peek and the values of its source; raises the first SqlError met."""
         return instantiate_apart(self.recipe, self.params, self.session, arena)
+
+
+@dataclass(frozen=True, slots=True)
+class InsertValues:
+    """Makes the rows that an INSERT writes out, where there are many columns of them."""
+
+    table: Table
+    values: Instantiate
+
+    def __call__(self, arena: Arena) -> Updates | None:
+        """Return the updates, None where the rows are not read as they are written; raises SqlError where a
+        value raises, or a row breaks a constraint."""
+        columns = rows_as_given(self.values(arena))
+        if columns is None:
+            return None
+        return MakeUpdates(self.table, None, columns, len(columns[0]))(arena)
 
 
 @dataclass(frozen=True, slots=True)

@@ -16,15 +16,21 @@ from layby.peek.answer import PeekResponse, RowEncoder
 from layby.peek.pending import Asker, PendingPeek
 from layby.peek.profile import PeekProfile
 from layby.peek.scan import PeekSpec
-from layby.sql.apart import Instantiated, is_apart, session_names
+from layby.sql.apart import Instantiated, session_names
 from layby.sql.instantiate import ReadyPeek, SourceValues, instantiate, instantiate_source, recipe
-from layby.sql.params import BoundParams
-from layby.sql.plan import ColumnsSource, PackedRecipe, SelectPlan, SeriesSource, TableSource
+from layby.sql.params import MANY, BoundParams, PackedParams
+from layby.sql.plan import (
+    ColumnsSource,
+    PackedRecipe,
+    SelectPlan,
+    SeriesSource,
+    TableSource,
+    ValuesSource,
+)
 from layby.trace.batch import Batch
 from layby.trace.series import constant_batch, series_batch
 from layby.types.column import Column
 from layby.types.relation import WIDE
-from layby.types.scalar import PhysicalValue
 
 if TYPE_CHECKING:
     from layby.adapter.session import Session
@@ -95,13 +101,26 @@ def read(
         else:
             _peek(session, pending, execution)
 
-    if is_apart(plan, params):
+    if (
+        isinstance(params, PackedParams)
+        or len(params) > MANY
+        or plan.recipe is not None
+        or (isinstance(source, ValuesSource) and plan.has_heavy_values)
+    ):
         _instantiate_apart(session, plan, params, execution, begin)
-    else:
-        environment = Environment(session)
-        values = cast("tuple[PhysicalValue, ...]", params)
-        ready = instantiate(plan, values, environment)
-        begin(ready, instantiate_source(source, values, environment), inline=not plan.is_heavy)
+        return
+    environment = Environment(session)
+    ready = instantiate(plan, params, environment)
+    values = None if isinstance(source, TableSource) else instantiate_source(source, params, environment)
+    begin(ready, values, inline=not plan.is_heavy)
+
+
+def instantiation(session: Session, plan: SelectPlan, params: BoundParams) -> Instantiate:
+    """Return the job that puts an execution's values into a plan."""
+    made = plan.recipe or recipe(plan)
+    names = made.names if isinstance(made, PackedRecipe) else session_names(made)
+    environment = Environment(session)
+    return Instantiate(made, params, {name: environment[name] for name in names})
 
 
 def _instantiate_apart(
@@ -116,11 +135,8 @@ def _instantiate_apart(
         heavy = plan.is_heavy or result.is_large or isinstance(result.ready.mfp, PackedMfp)
         begin(result.ready, result.values, inline=not heavy)
 
-    made = plan.recipe or recipe(plan)
-    names = made.names if isinstance(made, PackedRecipe) else session_names(made)
-    environment = Environment(session)
-    job = Instantiate(made, params, {name: environment[name] for name in names})
     execution.cancel = execution.fail
+    job = instantiation(session, plan, params)
     session.coordinator.run_apart(job, lambda result: execution.attempt(lambda: arrived(result)))
 
 

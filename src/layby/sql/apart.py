@@ -23,12 +23,11 @@ from layby.sql.instantiate import (
     prefix_columns,
     prepare,
 )
-from layby.sql.params import MANY, BoundParams, PackedParams
+from layby.sql.params import BoundParams, PackedParams
 from layby.sql.plan import (
     ColumnsSource,
     MixedColumn,
     PackedRecipe,
-    SelectPlan,
     SeriesSource,
     ValuesSource,
     is_heavy,
@@ -51,16 +50,6 @@ class Instantiated(NamedTuple):
     ready: ReadyPeek
     values: SourceValues
     is_large: bool
-
-
-def is_apart(plan: SelectPlan, params: BoundParams) -> bool:
-    """Return whether a plan is to be instantiated apart."""
-    return (
-        isinstance(params, PackedParams)
-        or len(params) > MANY
-        or plan.recipe is not None
-        or (isinstance(plan.source, ValuesSource) and plan.has_heavy_values)
-    )
 
 
 def pack_recipe(recipe: Recipe, arena: Arena, *, packs: bool) -> PackedRecipe:
@@ -124,6 +113,18 @@ def instantiate_apart(
         given = tuple(column.place(arena) for column in cast("tuple[Column, ...]", given))
     size = sum(item.nbytes for item in given or () if isinstance(item, Column))
     return Instantiated(ready, given, size + _size(constraints) > _LARGE)
+
+
+def rows_as_given(made: Instantiated) -> tuple[Column, ...] | None:
+    """Return the rows of a source that a plan reads as they are and all of them, None for any other plan."""
+    ready, finishing = made.ready, made.ready.finishing
+    mfp = ready.mfp.unpack() if isinstance(ready.mfp, PackedMfp) else ready.mfp
+    whole = finishing.limit is None and not finishing.offset and not finishing.order_by
+    every = tuple(range(mfp.arity))
+    plain = tuple(e.index if isinstance(e, ColumnRef) else -1 for e in mfp.outputs)
+    if mfp.predicates or not whole or plain != every or finishing.projection != every:
+        return None
+    return cast("tuple[Column, ...]", made.values)
 
 
 def _placed(constraints: Constraints | None, layout: Layout | None, arena: Arena) -> Constraints | None:

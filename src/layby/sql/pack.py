@@ -43,7 +43,7 @@ from layby.sql.plan import (
     is_wide,
 )
 from layby.types.column import Column, column_from_values
-from layby.types.relation import ColumnDesc
+from layby.types.relation import WIDE, ColumnDesc
 from layby.types.scalar import SqlType
 from layby.types.type_list import TypeList
 
@@ -96,8 +96,8 @@ def pack(planned: PlannedStatement, arena: Arena) -> PackedPlan:
 class _Compactor:
     """Makes plans as the loop can hold them: many values in columns, many expressions as bytes.
 
-    Where there are `many` parameters, or cells of a VALUES list to be evaluated, all that depends on values
-    becomes bytes.
+    Where there are `many` parameters, or cells of a VALUES list to be evaluated, or many columns of it, all
+    that depends on values becomes bytes.
     """
 
     def __init__(self, arena: Arena, *, many: bool) -> None:
@@ -122,7 +122,7 @@ class _Compactor:
         varies = self._many
         if isinstance(source, ValuesSource) and source.types and source.rows:
             columns = [_column(type_, [r[at] for r in source.rows]) for at, type_ in enumerate(source.types)]
-            varies = varies or any(isinstance(column, MixedColumn) for column in columns)
+            varies = varies or len(columns) > WIDE or any(isinstance(c, MixedColumn) for c in columns)
             plan = replace(plan, source=ColumnsSource(tuple(columns), source.types, len(source.rows)))
         else:
             plan = replace(plan, ranges=key_list(plan) or plan.ranges)

@@ -21,7 +21,7 @@ from layby.expr.scalar import Call, ColumnRef, Expr, Literal, walk
 from layby.sql.catalog import Index, IndexKey, Table
 from layby.trace.constraints import KeyList
 from layby.types.column import Column
-from layby.types.relation import ColumnDesc, RelationDesc
+from layby.types.relation import WIDE, ColumnDesc, RelationDesc
 from layby.types.scalar import SqlType
 
 
@@ -131,7 +131,10 @@ _WIDE: Final = 512
 
 def is_wide(select: SelectPlan, *, encoded: bool) -> bool:
     """Return whether to read a single row, and to encode it where it is to be, may take long."""
-    return len(select.projection) > _WIDE and (encoded or isinstance(select.source, TableSource))
+    if encoded:
+        return len(select.projection) > _WIDE
+    written = isinstance(select.source, ValuesSource | ColumnsSource) and bool(select.source.types)
+    return len(select.projection) > WIDE and not written
 
 
 @dataclass(frozen=True, slots=True, eq=False)
