@@ -187,3 +187,6 @@ def test_a_client_is_told_what_it_decides_its_dialect_by(client: Client) -> None
     assert told["integer_datetimes"] == "on"
     assert told["session_authorization"] == "layby"
     assert told["is_superuser"] == "on"
+    assert told["in_hot_standby"] == "off"
+    assert client.run("SHOW is_superuser") == [("on",)]
+    assert client.fails("SET is_superuser = off") == ("55P02", 'parameter "is_superuser" cannot be changed')

@@ -35,7 +35,7 @@ from layby.adapter.outcome import (
 )
 from layby.adapter.reads import read
 from layby.adapter.transaction import Transaction
-from layby.adapter.variables import MODES, REPORTED_FIXED, VARIABLES, SessionVariables, milliseconds
+from layby.adapter.variables import MODES, VARIABLES, SessionVariables, milliseconds
 from layby.compute.runtime import Job
 from layby.errors import SqlError
 from layby.peek.answer import Failed, PeekResponse, RowEncoder, Rows, Stashed
@@ -167,7 +167,7 @@ class Session:
 
     def reported_parameters(self) -> dict[str, str]:
         """Return the parameters that a client is told at its start."""
-        return {**self.variables.reported(), **REPORTED_FIXED, "session_authorization": self.user}
+        return {**self.variables.reported(), "session_authorization": self.user}
 
     def take_notices(self) -> list[Notice]:
         """Return and forget the notices since the last call."""

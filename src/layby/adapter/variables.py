@@ -182,6 +182,7 @@ VARIABLES: Final = {
         Variable(
             "idle_in_transaction_session_timeout", "0", _duration, "Has no effect yet; kept for clients."
         ),
+        Variable("in_hot_standby", "off", _read_only, "There are no standbys.", reported=True),
         Variable("integer_datetimes", "on", _read_only, "Timestamps are integers.", reported=True),
         Variable(
             "IntervalStyle",
@@ -190,6 +191,7 @@ VARIABLES: Final = {
             "The output format of intervals.",
             reported=True,
         ),
+        Variable("is_superuser", "on", _read_only, "There is one user.", reported=True),
         Variable("lock_timeout", "0", _duration, "Has no effect yet; kept for clients."),
         Variable("max_identifier_length", "63", _read_only, "The longest identifier."),
         Variable("row_security", "on", _boolean, "Has no effect: there are no policies."),
@@ -225,8 +227,6 @@ VARIABLES: Final = {
 
 MODES: Final = ("transaction_isolation", "transaction_read_only")
 """What a transaction's modes are kept in, for as long as it lasts."""
-
-REPORTED_FIXED: Final = {"is_superuser": "on", "in_hot_standby": "off"}
 
 
 class SessionVariables:
