@@ -3,21 +3,28 @@
 from __future__ import annotations
 
 import pickle
+import weakref
 
+import numpy as np
 import pytest
 
 from layby.expr.function import overloads
 from layby.expr.scalar import Call, ColumnRef, Expr, Literal
+from layby.memory.arena import Array, HeapArena
 from layby.peek.fuel import Fuel, UnboundedFuel
 from layby.peek.scan import CHUNK, SUSPENDED, Complete, PeekScan, PeekSpec, ScanFailed, ScanOutcome
 from layby.trace.bundle import Snapshot, TraceBundle
 from layby.trace.constraints import Bound, KeyRange
+from layby.trace.cursor import Cursor, Visit
+from layby.trace.layout import Layout
+from layby.types.column import FixedColumn
 from layby.types.ordering import ASCENDING, DESCENDING
-from layby.types.scalar import BIGINT
+from layby.types.scalar import BIGINT, TEXT
 from tests.peek.harness import (
     PAIR,
     Harness,
     Row,
+    StandingClock,
     Update,
     append,
     append_error,
@@ -95,6 +102,25 @@ def test_a_step_without_fuel_makes_no_progress() -> None:
     assert scan.positions == 0
 
 
+@pytest.mark.parametrize(("rows", "visits"), [(36, [16, 2, 18]), (37, [16, 2, 16, 3])])
+def test_what_little_is_left_beyond_a_chunk_is_visited_with_it(
+    monkeypatch: pytest.MonkeyPatch, rows: int, visits: list[int]
+) -> None:
+    monkeypatch.setattr("layby.peek.scan.CHUNK", 16)
+    advance, found = Cursor.advance, []
+
+    def noted(cursor: Cursor, fuel: int) -> Visit | None:
+        visit = advance(cursor, fuel)
+        found.append(0 if visit is None else visit.positions)
+        return visit
+
+    monkeypatch.setattr(Cursor, "advance", noted)
+    scan = scan_of(bundle_of(pairs(*((k, k) for k in range(rows)))))
+    assert scan.step(Fuel(18)) is SUSPENDED
+    assert len(rows_in(scan.step(Fuel(100)))) == rows
+    assert found == visits
+
+
 def test_unbounded_fuel_cannot_be_drained() -> None:
     fuel = UnboundedFuel()
     before = fuel.remaining
@@ -128,6 +154,21 @@ def test_errors_that_cancel_out_are_no_error() -> None:
 
 
 # S4
+
+
+def test_each_phase_is_timed_for_itself() -> None:
+    clock = StandingClock()
+    clock.now, clock.tick = 100.0, 1.0
+    bundle = bundle_of(pairs((1, 10), (2, 20)))
+    for time in range(2, 6):
+        append_error(bundle, f"error {time // 2}", time, 1 if time % 2 == 0 else -1, time + 1)
+    scan = PeekScan(spec(), bundle.snapshot(), GIB, clock)
+    seen = []
+    while scan.step(Fuel(2)) is SUSPENDED:
+        seen.append((scan.times.setup, scan.times.errors, scan.times.rows))
+    # The second step reads the last errors; that there are no more is found by the third.
+    assert seen == [(1.0, 1.0, 0.0), (1.0, 2.0, 0.0)]
+    assert (scan.times.setup, scan.times.errors, scan.times.rows) == (1.0, 3.0, 1.0)
 
 
 def test_a_scan_can_suspend_in_the_middle_of_the_error_phase() -> None:
@@ -346,6 +387,44 @@ def test_rows_of_high_multiplicity_count_only_as_far_as_a_limit_needs_them() -> 
     assert rows_in(scan.step(Fuel(100))) == [(0, 0)] * 1_000 + [(1, 1)]
 
 
+class Noted(Fuel):
+    """Fuel that notes what each visit costs."""
+
+    def __init__(self, positions: int) -> None:
+        super().__init__(positions)
+        self.charged: list[int] = []
+
+    def charge(self, positions: int) -> None:
+        self.charged.append(positions)
+        super().charge(positions)
+
+
+FIVE_HUNDRED = [pairs(*((k, k) for k in range(500)))]
+WITH_A_PAIR = [[*FIVE_HUNDRED[0], ((500, 500), 1, 2)]]
+
+
+@pytest.mark.parametrize(
+    ("batches", "predicates", "charged"),
+    [
+        (FIVE_HUNDRED, [], [3]),
+        (FIVE_HUNDRED, [call("<", V, number(0))], [64, 128, 256, 52]),
+        (WITH_A_PAIR, [], [64]),
+    ],
+)
+def test_a_walk_that_a_limit_may_end_begins_with_few_positions_where_not_each_is_a_row(
+    batches: list[list[Update]], predicates: list[Expr], charged: list[int]
+) -> None:
+    fuel = Noted(1_000)
+    scan_of(bundle_of(*batches), spec(predicates=predicates, finish=finishing(2, limit=3))).step(fuel)
+    assert fuel.charged == charged
+
+
+def test_a_walk_whose_limit_cannot_end_it_early_takes_as_much_at_once_as_any() -> None:
+    fuel = Noted(1_000)
+    scan_of(bundle_of(*FIVE_HUNDRED), spec(finish=finishing(2, [(1, ASCENDING)], limit=3))).step(fuel)
+    assert fuel.charged == [500]
+
+
 def test_a_limit_of_zero_visits_nothing() -> None:
     scan = scan_of(bundle_of(pairs((1, 1))), spec(finish=finishing(2, limit=0)))
     assert rows_in(scan.step(Fuel(10))) == []
@@ -399,6 +478,14 @@ def test_a_walk_in_reverse_sums_multiplicities_too() -> None:
 # S9
 
 
+def test_what_an_answer_is_computed_from_does_not_count_against_its_largest_size() -> None:
+    layout = Layout((BIGINT, TEXT), (ASCENDING,))
+    rows = [((k, "x" * 1_000), 1, 1) for k in range(2)]
+    bundle = bundle_of(rows, [((2, ""), 2, 1)], [((2, ""), 3, -1)], layout=layout)
+    asked = spec(types=layout.types, outputs=[call("length", ColumnRef(1, TEXT))])
+    assert rows_in(scan_of(bundle, asked, max_result_size=100).step(Fuel(100))) == [(1_000,), (1_000,)]
+
+
 def test_an_answer_over_the_largest_size_fails_before_the_memory_is_spent() -> None:
     bundle = bundle_of(pairs(*((k, k) for k in range(3 * CHUNK))))
     scan = scan_of(bundle, max_result_size=64 * 1024)
@@ -407,6 +494,16 @@ def test_an_answer_over_the_largest_size_fails_before_the_memory_is_spent() -> N
     assert (outcome.error.sqlstate, outcome.error.message) == ("54000", "result exceeds max size of 64 KiB")
     assert scan.positions == CHUNK
     assert scan.nbytes == 0
+
+
+@pytest.mark.parametrize(
+    ("size", "shown"), [(1 << 20, "1 MiB"), (1_024, "1 KiB"), (1_025, "1025 bytes"), (3_072, "3 KiB")]
+)
+def test_the_largest_size_is_told_in_its_unit(size: int, shown: str) -> None:
+    bundle = bundle_of([((1, 1), 1, 1_000_000)])
+    outcome = scan_of(bundle, max_result_size=size).step(Fuel(10))
+    assert isinstance(outcome, ScanFailed)
+    assert outcome.error.message == f"result exceeds max size of {shown}"
 
 
 def test_a_row_of_huge_multiplicity_fails_before_it_is_copied_out() -> None:
@@ -436,6 +533,47 @@ def test_a_suspended_scan_goes_on_after_it_was_pickled() -> None:
         outcome = scan.step(Fuel(1))
     assert rows_in(outcome) == [(3, 30), (4, 40)]
     assert scan.positions == 7
+
+
+def test_rows_found_before_a_scan_crosses_to_another_process_are_put_into_the_arena_for_it() -> None:
+    class Noting(HeapArena):
+        def place(self, array: Array) -> Array:
+            given.append(np.array(array))
+            return given[-1]
+
+    given: list[Array] = []
+    scan = scan_of(bundle_of(pairs((1, 10), (2, 20), (3, 30))))
+    scan.step(Fuel(2))
+    scan.place_found(Noting())
+    found = scan.take_found()
+    assert isinstance(found, Complete)
+    assert rows_in(found) == [(1, 10), (2, 20)]
+    assert [id(c.values) for c in found.columns if isinstance(c, FixedColumn)] == [id(a) for a in given]
+
+
+def test_a_scan_that_is_complete_holds_its_rows_once() -> None:
+    class Noting(HeapArena):
+        def place(self, array: Array) -> Array:
+            placed = np.array(array)
+            given.append(weakref.ref(placed))
+            return placed
+
+    given: list[weakref.ref[Array]] = []
+    scan = scan_of(bundle_of(pairs(*((k, k) for k in range(9)))))
+    scan.step(Fuel(3))
+    scan.place_found(Noting())
+    assert [array() is None for array in given] == [False, False]
+    assert len(rows_in(scan.step(Fuel(100)))) == 9
+    assert [array() is None for array in given] == [True, True]
+
+
+def test_rows_that_nobody_wants_any_more_still_count() -> None:
+    scan = scan_of(bundle_of(pairs(*((k, k) for k in range(9)))))
+    scan.step(Fuel(3))
+    scan.take_found()
+    scan.step(Fuel(4))
+    scan.found_rows(scan.count)
+    assert (scan.count, scan.nbytes) == (7, 0)
 
 
 def test_what_a_scan_holds_is_not_changed_by_what_comes_later() -> None:
