@@ -2,20 +2,23 @@
 
 from __future__ import annotations
 
+import pickle
 import random
 import socket
 from collections.abc import Iterator
+from dataclasses import replace
 
 import pytest
 
-from layby.expr.scalar import ColumnRef
+from layby.compute.arrangement import ArrangementDesc
+from layby.expr.scalar import ColumnRef, IsNull, Literal
 from layby.memory.channel import Channel
 from layby.sql.catalog import Catalog, IndexKey, Table, make_index
 from layby.sql.system import SYSTEM_TABLES
 from layby.types.column import Column
-from layby.types.ordering import ASCENDING
+from layby.types.ordering import ASCENDING, DESCENDING
 from layby.types.relation import ColumnDesc, RelationDesc
-from layby.types.scalar import BIGINT
+from layby.types.scalar import BIGINT, TEXT
 
 KEY = (IndexKey(ColumnRef(0, BIGINT), ASCENDING),)
 
@@ -114,3 +117,16 @@ def test_a_system_relation_crosses_without_what_makes_its_rows(channel: tuple[Ch
     found = right.receive().table("here")
     with pytest.raises(AssertionError, match="read on the serving loop"):
         found.rows()
+
+
+def test_descriptions_are_the_same_where_they_arrive() -> None:
+    desc = RelationDesc((ColumnDesc("a", BIGINT, nullable=False), ColumnDesc("b", TEXT, max_length=7)))
+    plain = Table(1, "public", "t", desc, (None, Literal("x", TEXT)))
+    keys = (IndexKey(IsNull(ColumnRef(1, TEXT)), ASCENDING), IndexKey(ColumnRef(1, TEXT), DESCENDING))
+    index = make_index(2, "i", plain, keys, unique=True)
+    assert index.stored == (IsNull(ColumnRef(1, TEXT)), ColumnRef(1, TEXT), ColumnRef(0, BIGINT))
+    there = pickle.loads(pickle.dumps(replace(plain, indexes=(index,))))
+    assert there == replace(plain, indexes=(index,))
+    arrangement = ArrangementDesc(2, 1, "i", index.stored, index.layout)
+    assert pickle.loads(pickle.dumps(arrangement)) == arrangement
+    assert pickle.loads(pickle.dumps(RelationDesc(()))) == RelationDesc(())

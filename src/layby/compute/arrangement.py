@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from layby.expr.evaluate import evaluate
-from layby.expr.scalar import ColumnRef, Expr
+from layby.expr.scalar import ColumnRef, Expr, compact, expanded
 from layby.memory.arena import Arena
 from layby.memory.sealed import FEW, sealed
 from layby.trace.batch import Batch, build_batch
@@ -32,6 +32,15 @@ class ArrangementDesc:
     name: str
     stored: tuple[Expr, ...]
     layout: Layout
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return _arrangement, (self.id, self.table_id, self.name, compact(self.stored), self.layout)
+
+
+def _arrangement(
+    id_: int, table_id: int, name: str, stored: tuple[int | Expr, ...], layout: Layout
+) -> ArrangementDesc:
+    return ArrangementDesc(id_, table_id, name, expanded(stored, layout.types), layout)
 
 
 @dataclass(frozen=True, slots=True)

@@ -168,6 +168,17 @@ def transform(expr: Expr, leaf: Callable[[Expr], Expr]) -> Expr:
     return leaf(expr)
 
 
+def compact(exprs: Sequence[Expr]) -> tuple[int | Expr, ...]:
+    """Return expressions for a pickle, plain columns by their numbers; `expanded` makes them again."""
+    return tuple([e.index if isinstance(e, ColumnRef) else e for e in exprs])
+
+
+def expanded(items: Sequence[int | Expr], types: Sequence[SqlType]) -> tuple[Expr, ...]:
+    """Return the expressions, `types` being those of their values."""
+    pairs = zip(items, types, strict=True)
+    return tuple([ColumnRef(item, type_) if isinstance(item, int) else item for item, type_ in pairs])
+
+
 def columns_used(expr: Expr) -> frozenset[int]:
     """Return the input columns that `expr` reads."""
     return frozenset(node.index for node in walk(expr) if isinstance(node, ColumnRef))

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Any, Final
 from zlib import crc32
 
-from layby.expr.scalar import ColumnRef, Expr
+from layby.expr.scalar import ColumnRef, Expr, compact, expanded
 from layby.memory.channel import Shared
 from layby.trace.layout import Layout
 from layby.types.column import Column
@@ -40,9 +40,26 @@ class Index:
     unique: bool = False
     primary: bool = False
 
+    def __reduce__(self) -> tuple[Any, ...]:
+        parts = self.id, self.name, self.table_id, self.keys, compact(self.stored), self.layout
+        return _index, (*parts, self.unique, self.primary)
+
     def position(self, column: int) -> int:
         """Return where the table's column lies among the stored columns."""
         return next(i for i, e in enumerate(self.stored) if isinstance(e, ColumnRef) and e.index == column)
+
+
+def _index(
+    id_: int,
+    name: str,
+    table_id: int,
+    keys: tuple[IndexKey, ...],
+    stored: tuple[int | Expr, ...],
+    layout: Layout,
+    unique: bool,
+    primary: bool,
+) -> Index:
+    return Index(id_, name, table_id, keys, expanded(stored, layout.types), layout, unique, primary)
 
 
 def make_index(
