@@ -24,6 +24,7 @@ from layby.http.app import control_app
 from layby.http.control import ControlPlane
 from layby.memory.child import run_apart
 from layby.memory.heap import give_memory_back
+from layby.memory.huge_pages import collapse_heap
 from layby.memory.reaper import reap_apart
 from layby.memory.segment import mapped_bytes
 from layby.memory.serving_core import ServingCore
@@ -125,6 +126,7 @@ async def _serve(
                 gc.collect()
                 gc.freeze()
                 gc.set_threshold(*_GC_THRESHOLDS)
+                collapse_heap()  # a part of what a start takes, before anybody waits
                 bound, http_bound = Address(sql.host, listener.port), Address(http.host, control.port)
                 announce(f"layby {__version__} accepts connections on {bound} (http {http_bound})")
                 await stop.wait()
