@@ -102,7 +102,7 @@ class Channel:
             head = b""
             if gone or fresh:
                 head = pickle.dumps((gone, [(s.identity, len(s)) for s in fresh]))
-            self._put(_LENGTH.pack(len(head)) + head + body.getbuffer(), fresh)
+            self._put((_LENGTH.pack(len(head)), head, body.getbuffer()), fresh)
             self._flush(wait=wait)
 
     @property
@@ -231,8 +231,9 @@ class Channel:
             gone.append((kind, number))
         return gone
 
-    def _put(self, payload: bytes, segments: list[Segment]) -> None:
-        data = memoryview(_HEAD.pack(len(payload), len(segments)) + payload)
+    def _put(self, parts: Sequence[bytes | memoryview], segments: list[Segment]) -> None:
+        size = sum(map(len, parts))
+        data = memoryview(b"".join((_HEAD.pack(size, len(segments)), *parts)))
         # Descriptors beyond what one system call takes go ahead with a byte each of the message.
         while len(segments) > _MAX_FDS:
             self._outgoing.append((data[:1], segments[:_MAX_FDS]))

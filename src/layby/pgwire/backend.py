@@ -88,12 +88,18 @@ def row_description(columns: Sequence[ColumnDesc], formats: Sequence[int]) -> by
     """Return the description of a result's columns; `formats` has 0 (text) or 1 (binary) for each."""
     parts = [pack(">H", len(columns))]
     for column, code in zip(columns, formats, strict=True):
-        oid, size, modifier = _oid(column.type), column.type.size, -1
-        if column.max_length is not None:
-            oid, modifier = _VARCHAR_OID, column.max_length + 4
-        name = column.name.encode("utf-8", "backslashreplace")
-        parts.append(name + b"\0" + pack(">IhIhih", 0, 0, oid, size, modifier, code))
+        parts.append(column.name.encode("utf-8", "backslashreplace"))
+        parts.append(_column_kind(column.type, column.max_length, code))
     return message(b"T", b"".join(parts))
+
+
+@lru_cache(1024)
+def _column_kind(type_: SqlType, max_length: int | None, code: int) -> bytes:
+    """Return what a description says of a column after its name."""
+    oid, modifier = _oid(type_), -1
+    if max_length is not None:
+        oid, modifier = _VARCHAR_OID, max_length + 4
+    return b"\0" + pack(">IhIhih", 0, 0, oid, type_.size, modifier, code)
 
 
 def copy_response(kind: bytes, column_count: int) -> bytes:

@@ -51,11 +51,8 @@ class DataRowEncoder:
 
     types: tuple[SqlType, ...]
     formats: tuple[int, ...]
-    _writers: tuple[Write, ...] = field(init=False, repr=False, compare=False)
-
-    def __post_init__(self) -> None:
-        writers = tuple(_writer(t, f) for t, f in zip(self.types, self.formats, strict=True))
-        object.__setattr__(self, "_writers", writers)
+    _writers: tuple[Write, ...] | None = field(default=None, init=False, repr=False, compare=False)
+    """Made for the first few rows: what encodes many has no need of them."""
 
     def __reduce__(self) -> tuple[Any, ...]:
         """Pickle as types and formats alone."""
@@ -73,6 +70,9 @@ class DataRowEncoder:
 
     def _few(self, columns: Sequence[Column], count: int) -> EncodedRows:
         writers, width = self._writers, len(self.types)
+        if writers is None:
+            writers = tuple(_writer(t, f) for t, f in zip(self.types, self.formats, strict=True))
+            object.__setattr__(self, "_writers", writers)
         parts: list[bytes] = []
         ends: list[int] = []
         end = 0
