@@ -92,13 +92,13 @@ def test_a_parameter_of_a_type_that_is_not_there_is_refused_by_its_name(
 def test_names_that_are_not_there_or_there_already_are_refused(extended: Extended) -> None:
     session = extended.session
     session.prepare("s", "SELECT 1", [], never_later)
-    session.bind("p", "s", [])
+    session.bind("p", "s", ())
     assert raises(lambda: session.prepare("s", "SELECT 2", [], never_later)) == (
         "42P05",
         'prepared statement "s" already exists',
     )
-    assert raises(lambda: session.bind("p", "s", [])) == ("42P03", 'cursor "p" already exists')
-    assert raises(lambda: session.bind("", "no", [])) == ("26000", 'prepared statement "no" does not exist')
+    assert raises(lambda: session.bind("p", "s", ())) == ("42P03", 'cursor "p" already exists')
+    assert raises(lambda: session.bind("", "no", ())) == ("26000", 'prepared statement "no" does not exist')
     assert raises(lambda: session.describe_statement("no"))[0] == "26000"
     assert raises(lambda: session.describe_portal("no")) == ("34000", 'portal "no" does not exist')
     outcome = session.execute_portal("no", encoder_for, extended.later.append)
@@ -106,13 +106,13 @@ def test_names_that_are_not_there_or_there_already_are_refused(extended: Extende
     assert outcome.error.sqlstate == "34000"
     session.close_statement("s")
     session.close_statement("s")
-    assert raises(lambda: session.bind("", "s", []))[0] == "26000"
-    assert raises(lambda: session.bind("", "", []))[1] == "unnamed prepared statement does not exist"
+    assert raises(lambda: session.bind("", "s", ()))[0] == "26000"
+    assert raises(lambda: session.bind("", "", ()))[1] == "unnamed prepared statement does not exist"
 
 
 def test_a_wrong_number_of_parameters_is_refused(extended: Extended) -> None:
     extended.session.prepare("s", "SELECT $1::int + $2::int", [], never_later)
-    assert raises(lambda: extended.session.bind("", "s", [1])) == (
+    assert raises(lambda: extended.session.bind("", "s", (1,))) == (
         "08P01",
         'bind message supplies 1 parameters, but prepared statement "s" requires 2',
     )
@@ -160,7 +160,7 @@ def test_a_result_that_changed_its_type_is_refused(extended: Extended) -> None:
 def test_portals_end_with_the_transaction_and_statements_do_not(extended: Extended) -> None:
     session = extended.session
     session.prepare("s", "SELECT 1", [], never_later)
-    session.bind("p", "s", [])
+    session.bind("p", "s", ())
     assert isinstance(extended.execute("p"), RowsOutcome)
     extended.sync()
     assert raises(lambda: session.describe_portal("p"))[0] == "34000"

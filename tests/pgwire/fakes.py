@@ -182,7 +182,7 @@ class FakeSession:
             raise SqlError("26000", f'prepared statement "{name}" does not exist')
         return self.types, self.desc
 
-    def bind(self, portal: str, statement: str, params: Sequence[PhysicalValue]) -> None:
+    def bind(self, portal: str, statement: str, params: tuple[PhysicalValue, ...]) -> None:
         self.calls.append(("bind", portal, statement, list(params)))
         self.portals[portal] = self.statements[statement]
 

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any, Protocol, cast
+from functools import partial
+from typing import TYPE_CHECKING, Any, cast
 
 from layby.adapter.environment import Environment
 from layby.adapter.execution import Execution
@@ -17,7 +18,7 @@ from layby.peek.pending import Asker, PendingPeek
 from layby.peek.profile import PeekProfile
 from layby.peek.scan import PeekSpec
 from layby.sql.apart import Instantiated, session_names
-from layby.sql.instantiate import ReadyPeek, SourceValues, instantiate, instantiate_source, recipe
+from layby.sql.instantiate import instantiate, instantiate_source, recipe
 from layby.sql.params import MANY, BoundParams, PackedParams
 from layby.sql.plan import (
     ColumnsSource,
@@ -39,12 +40,6 @@ _LARGE_OVERLAY = 4_096
 """Values of a transaction's own writes from which on they are arranged away from the loop: 0.3 ms."""
 
 
-class _Begin(Protocol):
-    """Begins a read of which the values are there."""
-
-    def __call__(self, ready: ReadyPeek, values: SourceValues, *, inline: bool) -> None: ...
-
-
 def read(
     session: Session,
     plan: SelectPlan,
@@ -55,64 +50,67 @@ def read(
     *,
     takes_stashed: bool = False,
     profile: PeekProfile | None = None,
+    made: Instantiated | None = None,
 ) -> None:
     """Run a select plan; `then` gets its answer, maybe before this returns. Raises SqlError.
 
     The answer is `Stashed` only where `takes_stashed` says that `then` can do with that. `profile` is filled
-    in before `then` is called.
+    in before `then` is called. `made` is what the plan and its parameters came to, where that is known.
     """
     source = plan.source
-
-    def begin(ready: ReadyPeek, values: SourceValues, *, inline: bool) -> None:
-        coordinator = session.coordinator
-        target: int | tuple[Batch, ...]
-        timestamp = coordinator.state.upper - 1
-        own: tuple[Run, ...] = ()
-        desc: ArrangementDesc | None = None
-        if isinstance(source, TableSource):
-            table = source.table
-            name = table.name if source.index is None else source.index.name
-            if table.rows is not None:
-                columns = table.rows()
-                target = (constant_batch(columns, table.desc.types),)
-            else:
-                transaction = session.transaction
-                desc = coordinator.arrangement(table, source.index)
-                target = desc.id
-                if transaction is not None:
-                    timestamp = coordinator.read_time(transaction)
-                    own = transaction.written(table.id)
-        elif isinstance(source, SeriesSource):
-            name = "generate_series"
-            start, stop, step = cast("tuple[int, int, int]", values)
-            target = (series_batch(start, stop, step, source.type),)
-        else:
-            name = "values"
-            count = source.count if isinstance(source, ColumnsSource) else len(source.rows)
-            target = (constant_batch(cast("tuple[Column, ...]", values), source.types, count),)
-        spec = PeekSpec(
-            name, timestamp, ready.constraints, ready.reverse, ready.ordered, ready.mfp, ready.finishing
-        )
-        pending = PendingPeek(spec, target, encoder, then, takes_stashed=takes_stashed)
-        pending.inline = inline and (desc is None or not _sums_wide_rows(session, desc, own))
-        pending.profile = profile
-        if own and desc is not None:
-            _read_over(session, pending, desc, own, execution)
-        else:
-            _peek(session, pending, execution)
-
-    if (
+    if made is not None:
+        ready, values = made.ready, made.values
+        inline = not (plan.is_heavy or made.is_large or isinstance(ready.mfp, PackedMfp))
+    elif (
         isinstance(params, PackedParams)
         or len(params) > MANY
         or plan.recipe is not None
         or (isinstance(source, ValuesSource) and plan.has_heavy_values)
     ):
-        _instantiate_apart(session, plan, params, execution, begin)
+        go_on = partial(read, session, plan, params, encoder, execution, then)
+        go_on = partial(go_on, takes_stashed=takes_stashed, profile=profile)
+        _instantiate_apart(session, plan, params, execution, go_on)
         return
-    environment = Environment(session)
-    ready = instantiate(plan, params, environment)
-    values = None if isinstance(source, TableSource) else instantiate_source(source, params, environment)
-    begin(ready, values, inline=not plan.is_heavy)
+    else:
+        environment = Environment(session)
+        ready = instantiate(plan, params, environment)
+        values = None if isinstance(source, TableSource) else instantiate_source(source, params, environment)
+        inline = not plan.is_heavy
+    coordinator = session.coordinator
+    target: int | tuple[Batch, ...]
+    timestamp = coordinator.state.upper - 1
+    own: tuple[Run, ...] = ()
+    desc: ArrangementDesc | None = None
+    if isinstance(source, TableSource):
+        table = source.table
+        name = table.name if source.index is None else source.index.name
+        if table.rows is not None:
+            target = (constant_batch(table.rows(), table.desc.types),)
+        else:
+            transaction = session.transaction
+            desc = coordinator.arrangement(table, source.index)
+            target = desc.id
+            if transaction is not None:
+                timestamp = coordinator.read_time(transaction)
+                own = transaction.written(table.id)
+    elif isinstance(source, SeriesSource):
+        name = "generate_series"
+        start, stop, step = cast("tuple[int, int, int]", values)
+        target = (series_batch(start, stop, step, source.type),)
+    else:
+        name = "values"
+        count = source.count if isinstance(source, ColumnsSource) else len(source.rows)
+        target = (constant_batch(cast("tuple[Column, ...]", values), source.types, count),)
+    spec = PeekSpec(
+        name, timestamp, ready.constraints, ready.reverse, ready.ordered, ready.mfp, ready.finishing
+    )
+    pending = PendingPeek(spec, target, encoder, then, takes_stashed=takes_stashed)
+    pending.inline = inline and (desc is None or not _sums_wide_rows(session, desc, own))
+    pending.profile = profile
+    if own and desc is not None:
+        _read_over(session, pending, desc, own, execution)
+    else:
+        _peek(session, pending, execution)
 
 
 def instantiation(session: Session, plan: SelectPlan, params: BoundParams) -> Instantiate:
@@ -124,16 +122,15 @@ def instantiation(session: Session, plan: SelectPlan, params: BoundParams) -> In
 
 
 def _instantiate_apart(
-    session: Session, plan: SelectPlan, params: BoundParams, execution: Execution, begin: _Begin
+    session: Session, plan: SelectPlan, params: BoundParams, execution: Execution, go_on: Callable[..., None]
 ) -> None:
-    """Have an execution's values put into a plan away from the loop, then begin with what comes of it."""
+    """Have an execution's values put into a plan away from the loop, and `go_on` with what is `made`."""
 
     def arrived(result: Any) -> None:
         if not isinstance(result, Instantiated):
             raise result
         execution.cancel = None
-        heavy = plan.is_heavy or result.is_large or isinstance(result.ready.mfp, PackedMfp)
-        begin(result.ready, result.values, inline=not heavy)
+        go_on(made=result)
 
     execution.cancel = execution.fail
     job = instantiation(session, plan, params)

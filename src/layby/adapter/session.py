@@ -256,7 +256,7 @@ class Session:
         planned = self._planned(self._statement(name))
         return ((), None) if planned is None else (planned.params, planned.columns)
 
-    def bind(self, portal: str, statement: str, params: Sequence[PhysicalValue] | PackedParams) -> None:
+    def bind(self, portal: str, statement: str, params: BoundParams) -> None:
         """Make a portal; raises SqlError 26000, 42P03, or 08P01 for a wrong number of parameters."""
         prepared = self._statement(statement)
         expected = 0 if prepared.planned is None else len(prepared.planned.params)
@@ -268,9 +268,7 @@ class Session:
             )
         if portal and portal in self._portals:
             raise SqlError("42P03", f'cursor "{portal}" already exists')
-        self._portals[portal] = _Portal(
-            prepared, params if isinstance(params, PackedParams) else tuple(params)
-        )
+        self._portals[portal] = _Portal(prepared, params)
 
     def bind_apart(
         self, portal: str, statement: str, job: Job, on_bound: Callable[[tuple[int, ...] | SqlError], None]

@@ -104,7 +104,7 @@ class Connection:
         self._scheduled = False
         """The next turn has been asked for."""
         self._turn_bytes = 0
-        """Bytes received since reading was last resumed."""
+        """Bytes received since the last turn that read enough."""
         self._turn_left = TURN
         self._turn_ends = 0.0
         """When this turn takes no further message."""
@@ -138,6 +138,11 @@ class Connection:
         self._queued_bytes += len(data)
         self._turn_bytes += len(data)
         self._resume()
+        if self._turn_bytes > TURN_BYTES and not self.closed:
+            if self._reading:
+                self._reading = False
+                self._transport.pause_reading()
+            self._later(self._read_on)
 
     def eof_received(self) -> None:
         """The client sends no more: end the connection, and what it has in flight."""
@@ -257,22 +262,18 @@ class Connection:
         # A message that has not come whole is not waiting for anything but its rest.
         waits = bool(queue) or (conversation is not None and conversation.pending)
         over = (waits and self._queued_bytes > QUEUE_BYTES) or len(queue) > QUEUE_MESSAGES
-        enough = self._turn_bytes > TURN_BYTES
         if self._reading:
-            if full or over or enough:
+            if full or over:
                 self._reading = False
                 self._transport.pause_reading()
-                if enough:
-                    self._later(self._read_on)
-        elif not full and not over and not enough and not queue:
+        elif not full and not over and not queue and self._turn_bytes <= TURN_BYTES:
             self._reading = True
-            self._turn_bytes = 0
             self._transport.resume_reading()
 
     def _read_on(self) -> None:
         """Read again in the turn after that which read enough."""
         self._turn_bytes = 0
-        if not self.closed:
+        if not self.closed and not self._reading:
             self._govern_reading()
 
     def _startup(self, body: bytes) -> bool:

@@ -11,7 +11,7 @@ import logging
 from collections import deque
 from collections.abc import Callable
 from functools import partial
-from typing import Final, TypeVar
+from typing import Any, Final, TypeVar
 
 from layby.adapter.outcome import (
     CommandOutcome,
@@ -165,11 +165,12 @@ class Conversation:
         over(stream)
         return True
 
-    def message(self, kind: int, body: Body) -> None:
-        """Run one message, other than Terminate. Raises `ProtocolError` where the connection must end."""
-        if not isinstance(body, bytes):
-            self._large_bind(body)
-        elif self.sink is not None:
+    def message(self, kind: int, body: Any) -> None:
+        """Run one message, other than Terminate; its body are bytes, of a large Bind an array.
+
+        Raises `ProtocolError` where the connection must end.
+        """
+        if self.sink is not None:
             self._copy_message(self.sink, kind, body)
         elif kind == codec.SYNC:
             self._skipping = False
@@ -295,18 +296,6 @@ class Conversation:
             output.confirm()
             output.flush()
         # What is left is COPY data on its way when its copy failed; as in PostgreSQL it is ignored.
-
-    def _large_bind(self, body: Body) -> None:
-        """Take a Bind that came as an array."""
-        if self.sink is not None:
-            self._copy_message(self.sink, codec.BIND, b"")
-        elif not self._skipping:
-            try:
-                self._bind_apart(body)
-            except ProtocolError:
-                raise
-            except SqlError as error:
-                self._extended_failed(error)
 
     def _bind_apart(self, body: Body) -> None:
         """Have a long Bind read away from the serving loop."""

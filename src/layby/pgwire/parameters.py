@@ -60,7 +60,7 @@ def read_parameters(
     types: Sequence[SqlType],
     formats: Sequence[int],
     values: Sequence[bytes | None],
-) -> list[PhysicalValue]:
+) -> tuple[PhysicalValue, ...]:
     """Return the values of a statement's parameters.
 
     `formats` is as a Bind has it: none (all text), one for all, or one each. Raises `SqlError`: 08P01 for
@@ -96,7 +96,7 @@ def read_parameters(
         of = f'portal "{portal}"' if portal else "unnamed portal"
         error.context = f"{of} parameter ${number}" + ("" if text is None else " = '...'")
         raise
-    return decoded
+    return tuple(decoded)
 
 
 def _binary(type_: SqlType, raw: bytes, number: int) -> PhysicalValue:

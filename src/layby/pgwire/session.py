@@ -99,7 +99,7 @@ class Session(Protocol):
     def describe_statement(self, name: str) -> tuple[Sequence[SqlType], ResultDesc | None]:
         """Return a statement's parameter types and result columns."""
 
-    def bind(self, portal: str, statement: str, params: Sequence[PhysicalValue]) -> None:
+    def bind(self, portal: str, statement: str, params: tuple[PhysicalValue, ...]) -> None:
         """Make a portal."""
 
     def bind_apart(
