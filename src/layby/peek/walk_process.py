@@ -21,6 +21,7 @@ from layby.memory.channel import Channel, ChannelClosedError
 from layby.memory.child import start_child
 from layby.memory.control_page import ControlPage
 from layby.memory.heap import Rest, give_memory_back
+from layby.memory.huge_pages import collapse_heap
 from layby.memory.serving_core import ServingCore
 from layby.memory.shared_arena import SharedArena
 from layby.peek.answer import PeekResponse, RowEncoder, Rows, Stashed
@@ -193,5 +194,6 @@ def main() -> None:
     sock = start_child()
     pa.set_cpu_count(1)
     gc.freeze()
+    collapse_heap()
     with contextlib.suppress(ChannelClosedError):
         run(Channel(sock))
