@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pickle
 import weakref
+from typing import Any
 
 import numpy as np
 import pytest
@@ -19,7 +20,7 @@ from layby.trace.cursor import Cursor, Visit
 from layby.trace.layout import Layout
 from layby.types.column import FixedColumn
 from layby.types.ordering import ASCENDING, DESCENDING
-from layby.types.scalar import BIGINT, TEXT
+from layby.types.scalar import BIGINT, INTEGER, TEXT
 from tests.peek.harness import (
     PAIR,
     Harness,
@@ -145,6 +146,17 @@ def test_an_error_later_than_the_peek_is_no_error() -> None:
     assert rows_in(scan_of(bundle, spec(1)).step(Fuel(100))) == [(1, 10)]
 
 
+def test_an_error_of_negative_multiplicity_fails_the_peek_and_names_the_collection() -> None:
+    bundle = bundle_of(pairs((1, 10)))
+    append_error(bundle, "division by zero", 2, -1, 3)
+    outcome = scan_of(bundle, spec(2)).step(Fuel(100))
+    assert isinstance(outcome, ScanFailed)
+    assert (outcome.error.sqlstate, outcome.error.message) == (
+        "XX000",
+        'collection "test" has a row of negative multiplicity',
+    )
+
+
 def test_errors_that_cancel_out_are_no_error() -> None:
     bundle = bundle_of(pairs((1, 10)))
     append_error(bundle, "division by zero", 2, 1, 3)
@@ -182,8 +194,11 @@ def test_a_scan_can_suspend_in_the_middle_of_the_error_phase() -> None:
     assert rows_in(scan.step(Fuel(10))) == [(1, 10)]
 
 
+@pytest.mark.parametrize(
+    ("seconds", "stops"), [(3.5, [3, 6, 9, 12, 15]), (4.0, [4, 8, 12, 16]), (4.5, [4, 8, 12, 16])]
+)
 def test_a_step_ends_before_a_visit_that_would_outlast_its_time_in_both_phases(
-    monkeypatch: pytest.MonkeyPatch,
+    monkeypatch: pytest.MonkeyPatch, seconds: float, stops: list[int]
 ) -> None:
     """Each visit is of one position and takes one second, as its charge moves the clock."""
     now = 0.0
@@ -199,11 +214,11 @@ def test_a_step_ends_before_a_visit_that_would_outlast_its_time_in_both_phases(
     for time in range(2, 10):
         append_error(bundle, f"error {time // 2}", time, 1 if time % 2 == 0 else -1, time + 1)
     scan = PeekScan(spec(), bundle.snapshot(), GIB, lambda: now)
-    scan.step_seconds = 3.5
+    scan.step_seconds = seconds
     visited = []
     while scan.step(Slow(100)) is SUSPENDED:
         visited.append(scan.positions)
-    assert visited == [3, 6, 9, 12, 15]
+    assert visited == stops
     assert scan.positions == 17
 
 
@@ -292,6 +307,18 @@ def test_an_error_of_a_filter_counts_only_where_the_row_is_there() -> None:
     outcome = scan_of(gone, spec(1, predicates=[divides])).step(Fuel(100))
     assert isinstance(outcome, ScanFailed)
     assert outcome.error.sqlstate == "22012"
+
+
+def test_the_error_is_that_of_the_first_row_that_raises_whichever_batch_it_is_in() -> None:
+    layout = Layout((INTEGER,), (ASCENDING,))
+    n = ColumnRef(0, INTEGER)
+    date = call("make_date", n, n, n)
+    asked = spec(types=(INTEGER,), predicates=[call("=", date, date)])
+    # The batch that is looked at last has a row that passes before the one that raises first of all.
+    bundle = bundle_of([((50,), 1, 2), ((60,), 1, 1)], [((1,), 2, 1), ((40,), 2, 1)], layout=layout)
+    outcome = scan_of(bundle, asked).step(Fuel(100))
+    assert isinstance(outcome, ScanFailed)
+    assert outcome.error.message == "date field value out of range: 40-40-40"
 
 
 # S7
@@ -494,6 +521,28 @@ def test_an_answer_over_the_largest_size_fails_before_the_memory_is_spent() -> N
     assert (outcome.error.sqlstate, outcome.error.message) == ("54000", "result exceeds max size of 64 KiB")
     assert scan.positions == CHUNK
     assert scan.nbytes == 0
+
+
+def test_an_answer_of_exactly_the_largest_size_is_given_and_what_passes_it_is_not_copied_out(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    copied: list[object] = []
+
+    def repeat(*args: Any) -> Array:
+        copied.append(args)
+        return repeated(*args)
+
+    repeated = np.repeat
+    monkeypatch.setattr(np, "repeat", repeat)
+    bundle = bundle_of([*pairs(*((k, k) for k in range(10))), ((10, 10), 1, 5)])
+    for size in (240, 239):
+        scan = scan_of(bundle, max_result_size=size)
+        scan.step(Fuel(4))
+        scan.take_found()
+        scan.step(Fuel(6))
+        outcome = scan.step(Fuel(100))
+        assert isinstance(outcome, Complete if size == 240 else ScanFailed)
+        assert len(copied) == 1
 
 
 @pytest.mark.parametrize(

@@ -11,6 +11,7 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from layby.expr.comparisons import Comparisons
+from layby.expr.mfp import MfpKernel
 from layby.expr.scalar import And, ColumnRef, Expr, Literal
 from layby.peek.fuel import Fuel
 from layby.peek.scan import Complete, PeekScan, PeekSpec, ScanFailed, ScanOutcome, Suspended
@@ -191,6 +192,21 @@ def test_a_scan_that_has_left_is_no_longer_evaluated_for(monkeypatch: pytest.Mon
     assert [scan.positions for scan in scans] == [10, 20]
 
 
+def test_what_has_been_evaluated_for_all_is_not_evaluated_again(monkeypatch: pytest.MonkeyPatch) -> None:
+    begun: list[list[bool]] = []
+    filter_ = MfpKernel.filter
+
+    def noted(self: MfpKernel, columns: Any, length: int, known: Any) -> Any:
+        begun.append(known.tolist())
+        return filter_(self, columns, length, known)
+
+    monkeypatch.setattr(MfpKernel, "filter", noted)
+    rows = [(k, k % 2) for k in range(6)]
+    scans = made(bundle_of(pairs(*rows)), [spec(predicates=[equal(value)]) for value in (0, 1)])
+    assert [rows_found(outcome) for outcome in outcomes(scans, 4)] == [rows[::2], rows[1::2]]
+    assert begun == [[True, False] * 2, [False, True] * 2, [True, False], [False, True]]
+
+
 def test_only_scans_that_may_find_a_row_look_at_a_chunk(monkeypatch: pytest.MonkeyPatch) -> None:
     looked: list[PeekScan] = []
     filter_ = PeekScan._filter
@@ -205,6 +221,13 @@ def test_only_scans_that_may_find_a_row_look_at_a_chunk(monkeypatch: pytest.Monk
     found = [rows_found(outcome) for outcome in outcomes(scans, 10)]
     assert found == [[(17, 3)], [], [row for row in rows if row[1] == 5]]
     assert looked == [scans[2], scans[0], scans[2], scans[2], scans[2]]
+
+
+def test_a_row_held_back_is_found_though_no_row_passes_after_it() -> None:
+    # The first visit ends within the group of (2, 1). It does not pass, so the row before it is held back.
+    bundle = bundle_of([*pairs((1, 5), (2, 1)), ((2, 1), 2, 1), ((3, 1), 1, 2)])
+    scans = made(bundle, [spec(predicates=[equal(value)]) for value in (5, 9)])
+    assert [rows_found(outcome) for outcome in outcomes(scans, 2)] == [[(1, 5)], []]
 
 
 def test_positions_are_charged_to_scans_that_find_nothing() -> None:

@@ -269,12 +269,15 @@ def test_rows_of_exactly_the_size_of_a_part_are_one_part(monkeypatch: pytest.Mon
     assert [part.count for part in written.handle.parts] == [10, 5, 6]
 
 
-def test_a_step_ends_as_soon_as_a_batch_is_full(monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize(("batch_bytes", "rows"), [(0, 20), (319, 20), (320, 40)])
+def test_a_step_ends_as_soon_as_a_batch_is_full(
+    monkeypatch: pytest.MonkeyPatch, batch_bytes: int, rows: int
+) -> None:
     monkeypatch.setattr("layby.peek.scan.CHUNK", 20)
     scan = PeekScan(spec(), bundle_of(pairs(*HUNDRED)).snapshot(), 1 << 30)
-    scan.batch_bytes = 0
+    scan.batch_bytes = batch_bytes
     assert isinstance(scan.step(Fuel(1_000)), Suspended)
-    assert scan.count == 20
+    assert scan.count == rows
 
 
 def test_a_row_that_is_there_many_times_is_stashed_as_often(harness_on: HarnessOn) -> None:

@@ -146,8 +146,9 @@ class PeekScan:
         self._clock = clock
         self._outcome: Complete | ScanFailed | None = None
         self._errors_left = bool(snapshot.errs)
-        self._errors = Cursor(snapshot.errs, None) if snapshot.errs else None
-        self._error_groups = Groups(snapshot.errs[0].layout, reverse=False) if snapshot.errs else None
+        self._errors: tuple[Cursor, Groups] | None = None
+        if snapshot.errs:
+            self._errors = Cursor(snapshot.errs, None), Groups(snapshot.errs[0].layout, reverse=False)
         self.cursor = Cursor(snapshot.oks, spec.constraints, spec.reverse)
         plain = all(batch.inserts_only for batch in snapshot.oks)
         self._groups = None if plain else Groups(snapshot.oks[0].layout, reverse=spec.reverse)
@@ -230,10 +231,8 @@ class PeekScan:
         return SUSPENDED if self._outcome is None else self._outcome
 
     def _step_errors(self, fuel: Fuel, start: float) -> None:
-        cursor, groups = self._errors, self._error_groups
-        if cursor is None or groups is None:
-            self._errors_left = False
-            return
+        assert self._errors is not None  # some are left
+        cursor, groups = self._errors
         began = start
         while fuel.remaining > 0:
             visit = cursor.advance(self.next_fuel(fuel, CHUNK))
@@ -456,7 +455,7 @@ class PeekScan:
         if rows.codes is not None and rows.codes.any():
             first = int(np.flatnonzero(rows.codes)[0])
             raised = self._raised[int(rows.codes[first]) - 1]
-            if not first or not self._ends_early:
+            if not self._ends_early:
                 self._fail(raised)
                 return
             columns, sums = [c.slice(0, first) for c in columns], sums[:first]
@@ -511,8 +510,9 @@ class PeekScan:
         """Return the positions (from its start) not later than the peek's time, None for all."""
         if part.batch.max_time <= self.spec.timestamp:
             return None
-        visible = np.flatnonzero(part.batch.times[part.start : part.stop] <= self.spec.timestamp)
-        return None if len(visible) == part.stop - part.start else visible
+        times = part.batch.times[part.start : part.stop]
+        visible = np.flatnonzero(times <= self.spec.timestamp)
+        return None if len(visible) == len(times) else visible
 
     def _project(self, kernel: MfpKernel, columns: Sequence[Any], count: int) -> None:
         needed = self._needed(count)
