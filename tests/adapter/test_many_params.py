@@ -15,7 +15,7 @@ from layby.expr.packed import PackedMfp
 from layby.memory.arena import HEAP
 from layby.sql.instantiate import Recipe
 from layby.sql.params import MANY, PackedParams, pack_params
-from layby.sql.plan import PackedRecipe, SelectPlan
+from layby.sql.plan import MANY_RANGES, PackedRecipe, SelectPlan
 from layby.types.type_list import TypeList
 from tests.adapter.harness import Client, decode, encoder_for
 from tests.adapter.test_long_texts import Later, executed, prepared
@@ -304,6 +304,17 @@ def test_a_read_of_a_large_value_is_not_begun_on_the_loop(table: Client) -> None
         before = walks.walks_offloaded
         run_large(table, sql, LARGE)
         assert walks.walks_offloaded == before + 1
+
+
+@pytest.mark.parametrize(("count", "apart"), [(MANY_RANGES, False), (MANY_RANGES + 1, True)])
+def test_a_read_of_many_keys_is_not_begun_on_the_loop(table: Client, count: int, apart: bool) -> None:
+    metrics = table.server.coordinator.metrics
+    before = metrics.walks_offloaded
+    assert run(table, f"SELECT a FROM t WHERE a IN ({numbers(count)})", *range(3, 3 + count)) == [(3,)]
+    assert metrics.walks_offloaded == before + apart
+    keys = ", ".join(map(str, range(3, 3 + count)))
+    assert table.run(f"SELECT a FROM t WHERE a IN ({keys})".ljust(5_000)) == [(3,)]
+    assert metrics.walks_offloaded == before + 2 * apart
 
 
 def test_a_large_row_is_written_apart(table: Client, jobs: list[Job]) -> None:

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import pickle
+from collections.abc import Iterator
 from itertools import product
+from typing import Any
 
 import pytest
 from hypothesis import given, settings
@@ -242,3 +244,30 @@ def test_texts_that_share_prefixes_are_merged_by_their_bytes() -> None:
     firsts = [min(r[0] for r, _, _ in visited(v)) for v in visits]  # type: ignore[type-var]
     assert firsts == sorted(firsts)  # type: ignore[type-var]
     assert sum(v.positions for v in visits) == 400
+
+
+class Watched(list[KeyRange]):
+    """Ranges that tell whether they have been looked at."""
+
+    seen = 0
+
+    def __getitem__(self, at: Any) -> Any:
+        self.seen += isinstance(at, int)
+        return Watched(super().__getitem__(at)) if isinstance(at, slice) else super().__getitem__(at)
+
+    def __iter__(self) -> Iterator[KeyRange]:
+        self.seen += 1
+        return super().__iter__()
+
+
+@pytest.mark.parametrize("reverse", [False, True])
+def test_ranges_are_not_looked_at_before_the_first_is_sought(reverse: bool) -> None:
+    layout = Layout((DOUBLE_PRECISION, INTEGER), (ASCENDING, ASCENDING))
+    of: list[Row] = [(-0.0, 1), (-0.0, 2), (0.0, 1), (1.0, 1)]
+    ranges = Watched([KeyRange((0.0, 1)), KeyRange((0.0, 2)), KeyRange((1.0, 1))])
+    cursor = Cursor((batch_of(layout, [(row, 0, 1) for row in of]),), ranges, reverse)
+    assert not cursor.exhausted
+    assert ranges.seen == 0
+    found = [row for visit in walk(cursor, [1]) for row, _, _ in visited(visit)]
+    expected = [identity(row) for row in of]
+    assert [identity(row) for row in found] == (expected[::-1] if reverse else expected)

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import pickle
 
-from layby.trace.constraints import Bound, BoundColumn, KeyList, KeyRange
+from layby.trace.constraints import Bound, BoundColumn, KeyList, KeyRange, split_zeros
+from layby.trace.layout import Layout
 from layby.types.column import column_from_values
+from layby.types.ordering import ASCENDING
 from layby.types.scalar import DOUBLE_PRECISION, TEXT
 
 LIST = KeyList(
@@ -55,3 +57,11 @@ def test_without_columns_there_is_one_range() -> None:
     expected = [KeyRange((), Bound("x", inclusive=False), Bound("y", inclusive=True))]
     assert (len(alone), list(alone), list(alone[::-1])) == (1, expected, expected)
     assert list(pickle.loads(pickle.dumps(alone))) == expected
+
+
+def test_a_list_without_a_zero_is_not_split() -> None:
+    layout = Layout((DOUBLE_PRECISION, TEXT), (ASCENDING, ASCENDING))
+    plain = KeyList((column_from_values(DOUBLE_PRECISION, [1.0, 2.0]), column_from_values(TEXT, ["a", "b"])))
+    assert split_zeros(plain, layout) is plain
+    zero = KeyList((column_from_values(DOUBLE_PRECISION, [-0.0, 2.0]), column_from_values(TEXT, ["a", "b"])))
+    assert [str(r.prefix) for r in split_zeros(zero, layout)] == ["(-0.0, 'a')", "(0.0, 'a')", "(2.0, 'b')"]

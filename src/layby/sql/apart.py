@@ -25,6 +25,7 @@ from layby.sql.instantiate import (
 )
 from layby.sql.params import BoundParams, PackedParams
 from layby.sql.plan import (
+    MANY_RANGES,
     ColumnsSource,
     MixedColumn,
     PackedRecipe,
@@ -111,8 +112,9 @@ def instantiate_apart(
     given = None if recipe.values is None else instantiate_source(recipe.values, values, session)
     if given is not None and not isinstance(recipe.values, SeriesSource):
         given = tuple(column.place(arena) for column in cast("tuple[Column, ...]", given))
-    size = sum(item.nbytes for item in given or () if isinstance(item, Column))
-    return Instantiated(ready, given, size + _size(constraints) > _LARGE)
+    size = sum(item.nbytes for item in given or () if isinstance(item, Column)) + _size(constraints)
+    many = constraints is not None and len(constraints) > MANY_RANGES
+    return Instantiated(ready, given, many or size > _LARGE)
 
 
 def rows_as_given(made: Instantiated) -> tuple[Column, ...] | None:

@@ -125,6 +125,9 @@ def is_heavy(exprs: Iterable[Expr]) -> bool:
     return False
 
 
+MANY_RANGES: Final = 512
+"""Ranges from which on a read is not begun on the serving loop: to seek so many takes 2 ms."""
+
 _WIDE: Final = 512
 """Result columns from which on a read is not begun on the serving loop: a row of so many takes 2 ms there."""
 
@@ -190,15 +193,18 @@ class SelectPlan:
 
     @property
     def is_heavy(self) -> bool:
-        """Whether a single row may take long: its expressions are many, or one may make a text of any size.
+        """Whether a single row may take long: its expressions are many, or one may make a text of any size,
+        or it is sought in many ranges.
 
         Positions do not tell the cost of such a read, so it never starts on the serving loop. All whose
         expressions are packed are heavy, those that are wide too.
         """
         if self._heavy is None:
             mfp = self.mfp
-            heavy = isinstance(mfp, PackedMfp) or is_heavy(
-                (*mfp.predicates, *(e for e in mfp.outputs if not isinstance(e, ColumnRef)))
+            heavy = (
+                isinstance(mfp, PackedMfp)
+                or (isinstance(self.ranges, KeyList) and len(self.ranges) > MANY_RANGES)
+                or is_heavy((*mfp.predicates, *(e for e in mfp.outputs if not isinstance(e, ColumnRef))))
             )
             object.__setattr__(self, "_heavy", heavy)
         return bool(self._heavy)

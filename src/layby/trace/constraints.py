@@ -10,7 +10,7 @@ from typing import overload
 import numpy as np
 
 from layby.trace.layout import Layout
-from layby.types.column import Column
+from layby.types.column import Column, FixedColumn
 from layby.types.scalar import FLOATING, PhysicalValue
 
 
@@ -93,6 +93,8 @@ def split_zeros(constraints: Constraints, layout: Layout) -> Constraints:
     -0.0 and 0.0 are equal, but the rows of one lie before all rows of the other: `(0.0, 5)` is two ranges.
     The last column sought needs no such care, as its zeros lie side by side.
     """
+    if isinstance(constraints, KeyList) and not any(map(_has_zero, constraints.columns)):
+        return constraints
     ranges = list(constraints)
     for column in reversed(range(len(layout.key))):
         if layout.types[column] not in FLOATING:
@@ -110,6 +112,11 @@ def split_zeros(constraints: Constraints, layout: Layout) -> Constraints:
                 split.extend(alike)
         ranges = split
     return tuple(ranges)
+
+
+def _has_zero(column: Column) -> bool:
+    """Whether a zero is among a column of floats."""
+    return isinstance(column, FixedColumn) and column.type in FLOATING and not column.values.all()
 
 
 def _goes_on(key_range: KeyRange, column: int) -> bool:

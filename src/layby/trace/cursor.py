@@ -47,7 +47,18 @@ class Cursor:
     `exact_groups` asks for it.
     """
 
-    __slots__ = ("_batches", "_exact", "_hi", "_left", "_lo", "_ranges", "_reverse", "_turn", "_wide")
+    __slots__ = (
+        "_batches",
+        "_exact",
+        "_hi",
+        "_left",
+        "_lo",
+        "_ranges",
+        "_reverse",
+        "_splits",
+        "_turn",
+        "_wide",
+    )
 
     def __init__(
         self,
@@ -61,13 +72,15 @@ class Cursor:
         self._reverse = reverse
         self._exact = exact_groups
         self._turn = 0
-        splits = False
+        self._splits = False
+        """Whether the zeros among the ranges have yet to be given both signs: a pass over them, which is left
+        to whoever seeks the first."""
         wide = 0
         for batch in batches:
             if not batch.inserts_only:
                 self._exact = True
             if batch.splits_zeros:
-                splits = True
+                self._splits = True
             if batch.wide is not None:
                 wide += 1
         self._wide = wide
@@ -79,8 +92,6 @@ class Cursor:
             self._hi = [len(batch) for batch in batches]
             self._left = sum(self._hi)
         else:
-            if splits:
-                constraints = split_zeros(constraints, batches[0].layout)
             self._ranges = constraints[::-1] if reverse else constraints
             self._lo, self._hi = [], []
             self._left = 0
@@ -157,6 +168,11 @@ class Cursor:
 
     def _next_range(self) -> int:
         """Seek the next range in every batch; return how many positions it has."""
+        if self._splits:
+            self._splits = False
+            ranges = self._ranges[::-1] if self._reverse else self._ranges
+            ranges = split_zeros(ranges, self._batches[0].layout)
+            self._ranges = ranges[::-1] if self._reverse else ranges
         key_range = self._ranges[self._turn]
         self._turn += 1
         left = 0
