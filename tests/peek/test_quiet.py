@@ -15,7 +15,7 @@ from layby.peek.budget import TURN_S
 from layby.peek.fuel import Fuel
 from layby.peek.pending import PeekState
 from layby.peek.quiet import QuietWalk
-from layby.peek.scan import PeekScan, PeekSpec, ScanOutcome
+from layby.peek.scan import CHUNK, PeekScan, PeekSpec, ScanOutcome
 from layby.trace.search import seek
 from layby.types.column import Column
 from layby.types.scalar import BIGINT
@@ -147,10 +147,11 @@ def test_where_a_chunk_fits_a_slice_goes_on_until_the_clock_ends_it(
         return outcome
 
     monkeypatch.setattr(PeekScan, "step", noted)
+    harness.now = 100.0
     peek, _ = harness.peek(NOTHING)
     assert peek.state is PeekState.QUIET
     assert slices == [2, 7 * 16, 12]
-    assert harness.now <= TURN_S
+    assert harness.now <= 100.0 + TURN_S
 
 
 def test_the_next_peek_is_answered_first_and_sends_the_scan_to_the_pool(
@@ -277,11 +278,25 @@ def test_a_slice_is_measured_and_the_next_one_made_to_fit() -> None:
     assert next_slice(1_000, TURN_S / 2, TURN_S / 2) == 1_000
     assert next_slice(1_000, TURN_S / 100) == 64_000
     assert next_slice(1_000, 0.0) == 64_000
+    assert next_slice(CHUNK // 64, 0.0) == 70_000
     assert next_slice(1, TURN_S, TURN_S / 2) == 1
     assert next_slice(1_000, 3 * TURN_S) is None
     assert next_slice(1_000, TURN_S, TURN_S) is None
     assert next_slice(1_000, TURN_S / 2, 0.95 * TURN_S) is None
     assert next_slice(0, 0.0) is None
+
+
+@pytest.mark.parametrize(
+    ("budget", "positions", "slice_"), [(10, 10, None), (11, 10, 1), (100, 50, 50), (100, 51, None)]
+)
+def test_a_slice_stays_within_the_quiet_budget_and_there_is_none_once_more_is_found_than_inline(
+    budget: int, positions: int, slice_: int | None
+) -> None:
+    harness = Harness(bundle_of(pairs(*HUNDRED)), inline_budget=50, quiet_budget=budget)
+    scan = PeekScan(spec(), harness.bundle.snapshot(), 1 << 20)
+    scan.step(Fuel(positions))
+    walk = QuietWalk(harness.pending(), scan, 1_000, 0.0)
+    assert walk.next_slice(harness.parameters.peek) == slice_
 
 
 def test_a_lower_limit_reaches_a_quiet_walk_at_its_next_slice(quiet: Quiet) -> None:

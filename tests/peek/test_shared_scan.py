@@ -22,7 +22,7 @@ from layby.types.column import column_from_values
 from layby.types.ordering import ASCENDING
 from layby.types.scalar import BIGINT, DOUBLE_PRECISION, INTEGER, TEXT, PhysicalValue
 from tests.expr.helpers import Raised, call, evaluated, literal
-from tests.peek.harness import Row, append, bundle_of, pairs, spec
+from tests.peek.harness import Row, StandingClock, append, bundle_of, pairs, spec
 
 TYPES = (INTEGER, BIGINT, DOUBLE_PRECISION, TEXT)
 N, W, F, S = (ColumnRef(at, type_) for at, type_ in enumerate(TYPES))
@@ -228,6 +228,27 @@ def test_a_row_held_back_is_found_though_no_row_passes_after_it() -> None:
     bundle = bundle_of([*pairs((1, 5), (2, 1)), ((2, 1), 2, 1), ((3, 1), 1, 2)])
     scans = made(bundle, [spec(predicates=[equal(value)]) for value in (5, 9)])
     assert [rows_found(outcome) for outcome in outcomes(scans, 2)] == [[(1, 5)], []]
+
+
+def test_the_time_of_a_step_is_shared_by_its_scans() -> None:
+    clock = StandingClock()
+    clock.now, clock.tick = 100.0, 3.0
+    scans = made(bundle_of(pairs(*((k, 1) for k in range(40)))), [spec(), spec(predicates=[equal(2)])])
+    together = SharedScan(clock)
+    together.step(scans, Fuel(10))
+    together.step(scans, Fuel(10))
+    assert [scan.times.rows for scan in scans] == [3.0, 3.0]
+
+
+@pytest.mark.parametrize(("batch_bytes", "positions"), [(None, 40), (10 * 16, 20), (10 * 16 - 1, 10)])
+def test_a_step_ends_as_soon_as_one_of_its_scans_holds_a_full_batch(
+    monkeypatch: pytest.MonkeyPatch, batch_bytes: int | None, positions: int
+) -> None:
+    monkeypatch.setattr("layby.peek.shared_scan.CHUNK", 10)
+    scans = made(bundle_of(pairs(*((k, 1) for k in range(40)))), [spec(), spec(predicates=[equal(2)])])
+    scans[0].batch_bytes = batch_bytes
+    SharedScan().step(scans, Fuel(100))
+    assert [scan.positions for scan in scans] == [positions] * 2
 
 
 def test_positions_are_charged_to_scans_that_find_nothing() -> None:

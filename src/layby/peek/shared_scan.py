@@ -23,7 +23,7 @@ class SharedScan:
     def __init__(self, clock: Callable[[], float] = time.perf_counter) -> None:
         self._clock = clock
         self._scans: Sequence[PeekScan] = ()
-        self._beginnings = Comparisons(())
+        self._beginnings: Comparisons
         """What the filters of `_scans` begin with."""
 
     def step(self, scans: Sequence[PeekScan], fuel: Fuel) -> None:
