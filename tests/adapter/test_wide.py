@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 
+from layby.compute.runtime import Job
 from layby.memory.sealed import Sealed
 from tests.adapter.harness import Client, Server
 
@@ -15,9 +16,11 @@ COLUMNS = ", ".join(f"c{at} bigint" for at in range(1, WIDTH))
 
 
 class Opened:
-    """Notes what is taken out of sealed values, and whether on the loop or where jobs and commits run."""
+    """Notes the jobs that are run apart, what is taken out of sealed values, and whether that is done on the
+    loop or where jobs and commits run."""
 
     def __init__(self, server: Server, monkeypatch: pytest.MonkeyPatch) -> None:
+        self.jobs: list[str] = []
         self.on_loop = self.elsewhere = 0
         self._elsewhere = False
         item = Sealed.__getitem__
@@ -29,6 +32,13 @@ class Opened:
             return item(values, at)
 
         monkeypatch.setattr(Sealed, "__getitem__", noted)
+        run_apart = server.maintenance.run_apart
+
+        def noted_job(job: Job, then: Callable[[object], None]) -> None:
+            self.jobs.append(type(job).__name__)
+            run_apart(job, then)
+
+        monkeypatch.setattr(server.maintenance, "run_apart", noted_job)
         for runner in (server.maintenance, server.commits, server.pool):
             monkeypatch.setattr(runner, "step", self._apart(runner.step))
 
@@ -82,6 +92,7 @@ def test_the_columns_of_a_write_are_opened_where_it_is_applied(
     client: Client, opened: Opened, sql: str, tag: str, expected: dict[int, Any]
 ) -> None:
     assert client.run(sql) == tag
+    assert opened.jobs == ["PlanText", "MakeUpdates", "SortWrites"]
     assert opened.on_loop == 0
     assert opened.elsewhere > WIDTH
     wanted = {n: (n, 10 * n, None) for n in range(1, 6)} | expected
@@ -96,6 +107,7 @@ def test_so_are_those_of_a_copy(server: Server, client: Client, opened: Opened) 
     query.sink.finish()
     server.settle()
     assert query.result() == "COPY 1"
+    assert opened.jobs == ["PlanText", "ParseCopy", "CompleteCopy", "SortWrites"]
     assert opened.on_loop == 0
     assert opened.elsewhere > WIDTH
     assert client.run("SELECT id, c1, c599 FROM w WHERE id = 100") == [(100, 101, 699)]
@@ -139,6 +151,7 @@ def test_a_lookup_begins_on_the_loop_while_nothing_was_ever_taken_out(server: Se
         ("(c1, c599, id) VALUES (1 + 2, length('four'), 6), (5, NULL, 7)", [(6, 3, 4), (7, 5, None)]),
         (f"VALUES (6{', 8' * (WIDTH - 1)})", [(6, 8, 8)]),
         ("(id, c1) VALUES (6, 1), (7, 2), (8, 3) ORDER BY 1 DESC LIMIT 2", [(7, 2, None), (8, 3, None)]),
+        (f"VALUES (6{', 8::bigint' * (WIDTH - 1)}), (7{', 9::bigint' * (WIDTH - 1)}) LIMIT 1", [(6, 8, 8)]),
         ("(id, c1) SELECT 6, 9", [(6, 9, None)]),
     ],
 )
@@ -146,8 +159,9 @@ def test_an_insert_makes_its_rows_apart(
     client: Client, opened: Opened, values: str, expected: list[tuple[int | None, ...]]
 ) -> None:
     assert client.run(f"INSERT INTO w {values}") == f"INSERT 0 {len(expected)}"
-    if "ORDER BY" not in values:
+    if "LIMIT" not in values:
         assert opened.on_loop == 0
+        assert ("InsertValues" in opened.jobs) == ("VALUES" in values)
     assert client.run("SELECT id, c1, c599 FROM w WHERE id > 5 ORDER BY id") == expected
 
 

@@ -106,6 +106,8 @@ def test_what_did_not_change_crosses_once(channel: tuple[Channel, Channel]) -> N
     assert again is then
     assert (then.version, then.tables) == (2, second.tables)
     assert all(then.table(f"t{n}") is got.table(f"t{n}") for n in range(1_000))
+    pairs = zip(then._buckets, got._buckets, strict=True)
+    assert sum(a is not b for a, b in pairs) == 2  # that of the name, and that of the id
 
 
 def test_a_system_relation_crosses_without_what_makes_its_rows(channel: tuple[Channel, Channel]) -> None:
