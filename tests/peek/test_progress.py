@@ -17,7 +17,7 @@ from layby.peek.walk import Walk, WalkLimits
 from layby.trace.bundle import Snapshot
 from layby.trace.series import series_batch
 from layby.types.scalar import BIGINT
-from tests.peek.harness import HarnessOn, bundle_of, pairs
+from tests.peek.harness import HarnessOn, bundle_of, keys, pairs, spec
 
 _DEADLINE_S = 30.0
 
@@ -66,6 +66,20 @@ def test_an_active_peek_shows_how_far_its_walk_is(harness_on: HarnessOn) -> None
     assert harness.worker.active() == [(walking, True, 30, 30, 2.0), (queued, True, 10, 10, 2.0)]
     harness.settle()
     assert harness.worker.active() == []
+
+
+def test_each_walk_of_a_pass_shows_its_own_rows(harness_on: HarnessOn) -> None:
+    hundred = [(k, k % 7) for k in range(100)]
+    harness = harness_on(bundle_of(pairs(*hundred)), inline_budget=10, granularity=20, shared="on")
+    harness.peek(spec(constraints=keys(*range(60))))
+    equal = next(f for f in overloads("=") if f.args == (BIGINT, BIGINT))
+    for value in (1, 2):
+        harness.peek(spec(predicates=[Call(equal, (ColumnRef(1, BIGINT), Literal(value, BIGINT)))]))
+    while not harness.pool.step():
+        pass
+    harness.pool.step()
+    together = harness.pool.walks[0].work.walks
+    assert [walk.progress for walk in together] == [(30, 5), (30, 4)]
 
 
 def test_a_walk_in_another_process_tells_its_progress_while_it_runs() -> None:

@@ -7,6 +7,7 @@ import gc
 import os
 import signal
 from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import Future
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -20,6 +21,7 @@ from layby.memory.serving_core import ServingCore
 from layby.memory.shared_arena import SharedArena
 from layby.peek.answer import EncodedRows, Rows
 from layby.peek.scan import PeekScan
+from layby.peek.walk_process import FIRST_WALKER_SLOT
 from layby.trace.bundle import TraceBundle
 from layby.types.column import Column
 from tests.memory.fragmented import SIZE, fragment, resident
@@ -94,7 +96,9 @@ def test_a_walk_handed_to_a_process_that_is_dead_already_is_taken_by_the_next(ha
     walker.child.process.kill()
     walker.child.process.wait()
     # The loop has not had a turn to notice.
-    assert rows_of(harness.ask()) == list(HUNDRED)
+    peek = harness.send()
+    assert restarts(harness.walks) == 1
+    assert rows_of(harness.answer(peek)) == list(HUNDRED)
     assert harness.metrics.walks_offloaded == 2
 
 
@@ -143,7 +147,7 @@ def test_a_walk_cancelled_in_a_pass_leaves_the_process_to_the_others(
 
 
 def test_a_walk_that_cannot_be_handed_over_gives_its_permit_back_and_counts_nowhere(
-    harness: PoolHarness, monkeypatch: pytest.MonkeyPatch
+    harness: PoolHarness, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     def full(*_: object) -> None:
         raise MemoryError("no segment")
@@ -151,10 +155,212 @@ def test_a_walk_that_cannot_be_handed_over_gives_its_permit_back_and_counts_nowh
     monkeypatch.setattr(PeekScan, "place_found", full)
     peek = harness.send()
     assert error_of(harness.answer(peek)) == ("XX000", "a walk could not be handed over: no segment")
+    assert "a walk could not be handed over" in caplog.text
     harness.until_idle()
     assert (harness.metrics.permits_in_use, harness.metrics.walks_offloaded) == (0, 0)
     monkeypatch.undo()
     assert rows_of(harness.ask()) == list(HUNDRED)
+
+
+@pytest.fixture
+def handed(monkeypatch: pytest.MonkeyPatch) -> list[PeekScan]:
+    """The scans that have been handed to a process."""
+    handed: list[PeekScan] = []
+    place_found = PeekScan.place_found
+
+    def noted(scan: PeekScan, arena: Any) -> None:
+        handed.append(scan)
+        place_found(scan, arena)
+
+    monkeypatch.setattr(PeekScan, "place_found", noted)
+    return handed
+
+
+def test_a_walk_that_waits_for_a_process_leaves_at_once_when_it_is_cancelled(
+    walks: Walks, handed: list[PeekScan]
+) -> None:
+    harness = PoolHarness(walks, bundle_of(pairs(*HUNDRED)), inline_budget=10, permit_fraction=1000.0)
+    blocker, other, gone, last = (
+        send_endless(harness),
+        harness.send(),
+        send_endless(harness),
+        harness.send(),
+    )
+    assert harness.metrics.permits_in_use == 4
+    harness.worker.cancel(gone)
+    assert harness.metrics.permits_in_use == 3
+    assert [peek for peek, _ in harness.worker.offload.progress()] == [blocker, other, last]
+    harness.worker.cancel(blocker)
+    assert rows_of(harness.answer(other)) == list(HUNDRED)
+    assert rows_of(harness.answer(last)) == list(HUNDRED)
+    assert len(handed) == 3
+
+
+def test_a_pass_that_waits_for_a_process_stays_until_all_its_walks_are_cancelled(
+    walks: Walks, handed: list[PeekScan]
+) -> None:
+    harness = PoolHarness(
+        walks,
+        bundle_of(pairs(*HUNDRED)),
+        inline_budget=10,
+        permit_fraction=2.0,
+        enable_compute_index_peek_shared_walks="on",
+    )
+    blocker, waiting, first, second = (send_endless(harness) for _ in range(4))
+    assert harness.metrics.permits_queued == 2
+    harness.worker.cancel(waiting)
+    assert (harness.metrics.shared_walks, harness.metrics.permits_queued) == (2, 0)
+    harness.worker.cancel(first)
+    assert harness.metrics.permits_in_use == 2
+    harness.worker.cancel(second)
+    assert harness.metrics.permits_in_use == 1
+    harness.worker.cancel(blocker)
+    harness.until_idle()
+    assert len(handed) == 1
+
+
+def test_many_walks_that_cannot_be_handed_over_fail_one_after_the_other(
+    walks: Walks, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    harness = PoolHarness(
+        walks,
+        bundle_of(pairs(*HUNDRED)),
+        inline_budget=10,
+        enable_compute_index_peek_shared_walks="off",
+    )
+    blocker = send_endless(harness)
+    peeks = [harness.send() for _ in range(300)]
+
+    def full(*_: object) -> None:
+        raise MemoryError("no segment")
+
+    monkeypatch.setattr(PeekScan, "place_found", full)
+    harness.worker.cancel(blocker)
+    errors = [error_of(harness.answer(peek)) for peek in peeks]
+    assert errors == [("XX000", "a walk could not be handed over: no segment")] * 300
+
+
+def test_a_closed_pool_hands_nothing_over(handed: list[PeekScan]) -> None:
+    with walks_of("processes", 1) as walks:
+        harness = PoolHarness(walks, bundle_of(pairs(*HUNDRED)), inline_budget=10)
+        assert rows_of(harness.ask()) == list(HUNDRED)
+        walks.pool.close()
+        assert walks.processes.process_ids == []
+        harness.send()
+    assert len(handed) == 1
+
+
+class Watched:
+    """The loop of a pool, and what the pool has it watch and call later."""
+
+    def __init__(self, walks: Walks, monkeypatch: pytest.MonkeyPatch) -> None:
+        self._loop = walks.loop
+        self.writers: set[int] = set()
+        self.timers: list[Any] = []
+        monkeypatch.setattr(walks.processes, "_loop", self)
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._loop, name)
+
+    def add_writer(self, descriptor: int, callback: Callable[[], object]) -> None:
+        self.writers.add(descriptor)
+        self._loop.add_writer(descriptor, callback)
+
+    def remove_writer(self, descriptor: int) -> None:
+        self.writers.discard(descriptor)
+        self._loop.remove_writer(descriptor)
+
+    def call_later(self, delay: float, callback: Callable[[], object]) -> Any:
+        self.timers.append(self._loop.call_later(delay, callback))
+        return self.timers[-1]
+
+
+@dataclass(frozen=True)
+class Padded:
+    """An encoder that no socket takes at once."""
+
+    padding: bytes = bytes(8 << 20)
+
+    def __call__(self, columns: Sequence[Column], count: int) -> EncodedRows:
+        return EncodedRows(b"x" * count, range(1, count + 1), count)
+
+
+def test_a_process_that_dies_before_it_has_read_its_request_is_no_longer_written_to(
+    harness: PoolHarness, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    walks = harness.walks
+    assert rows_of(harness.ask()) == list(HUNDRED)
+    watched = Watched(walks, monkeypatch)
+    (stopped,) = walks.processes.process_ids
+    os.kill(stopped, signal.SIGSTOP)
+    peek = harness.send(encoder=Padded())
+    assert len(watched.writers) == 1
+    (walker,) = walks.processes._walkers
+    walker.child.process.kill()
+    walker.child.process.wait()
+    # Whether the loop finds its end by reading or by writing.
+    walks.processes._writable(walker)
+    assert restarts(walks) == 1
+    assert watched.writers == set()
+    assert error_of(harness.answer(peek)) == ("XX000", 'the process that walked "test" died')
+
+
+def test_a_long_request_is_written_as_the_process_reads_it(
+    harness: PoolHarness, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    watched = Watched(harness.walks, monkeypatch)
+    peek = harness.send(encoder=Padded())
+    assert len(watched.writers) == 1
+    answer = harness.answer(peek)
+    assert isinstance(answer, Rows)
+    assert answer.encoded is not None
+    assert bytes(answer.encoded.data) == b"x" * 100
+    assert watched.writers == set()
+
+
+def test_a_pool_that_has_had_no_walk_keeps_house_until_it_is_closed(monkeypatch: pytest.MonkeyPatch) -> None:
+    with walks_of("processes", 2) as walks:
+        watched = Watched(walks, monkeypatch)
+        walks.processes._keep_house()
+        assert [walker.slot for walker in walks.processes._walkers] == [8, 9]
+        assert [timer.cancelled() for timer in watched.timers] == [False]
+        walks.pool.close()
+        assert [timer.cancelled() for timer in watched.timers] == [True]
+
+
+def test_an_idle_process_that_is_found_dead_when_house_is_kept_is_replaced(
+    harness: PoolHarness, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    assert rows_of(harness.ask()) == list(HUNDRED)
+    monkeypatch.setattr(heap, "REST", 1)
+    processes = harness.walks.processes
+    (walker,) = processes._walkers
+    walker.idleness = heap.Idleness()
+    walker.child.process.kill()
+    walker.child.process.wait()
+    # The loop has not had a turn to notice.
+    processes._keep_house()
+    assert restarts(harness.walks) == 1
+    assert rows_of(harness.ask()) == list(HUNDRED)
+
+
+def test_a_process_that_cannot_be_started_is_tried_again(
+    harness: PoolHarness, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    processes = harness.walks.processes
+    refusals = [OSError(11, "no more processes")] * 2
+    start = processes._new_walker
+
+    def refused(slot: int) -> object:
+        if refusals:
+            raise refusals.pop()
+        return start(slot)
+
+    monkeypatch.setattr(processes, "_new_walker", refused)
+    os.kill(processes.process_ids[0], signal.SIGKILL)
+    harness.walks.until(lambda: restarts(harness.walks) == 1)
+    assert rows_of(harness.ask()) == list(HUNDRED)
+    assert caplog.text.count("a walk process cannot be started: [Errno 11] no more processes") == 2
 
 
 class Unsendable:
@@ -271,14 +477,16 @@ def test_the_memory_of_a_killed_walk_is_free(harness: PoolHarness) -> None:
 
 
 def test_a_message_that_cannot_be_read_costs_the_walk_and_the_process(
-    harness: PoolHarness, monkeypatch: pytest.MonkeyPatch
+    harness: PoolHarness, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     def unreadable(*_: object) -> None:
         raise InternalError("unreadable")
 
     monkeypatch.setattr(harness.walks.processes, "_ended", unreadable)
+    (process,) = harness.walks.processes.process_ids
     peek = harness.send()
     assert error_of(harness.answer(peek))[0] == "XX000"
+    assert f"a message of walk process {process} cannot be read" in caplog.text
     monkeypatch.undo()
     assert rows_of(harness.ask()) == list(HUNDRED)
     assert restarts(harness.walks) == 1
@@ -303,6 +511,17 @@ def test_closing_ends_the_processes_though_one_is_stopped() -> None:
         processes = walks.processes.process_ids
         harness.worker.cancel(peek)
     assert not any(Path(f"/proc/{pid}").exists() for pid in processes)
+
+
+def test_a_process_whose_start_ends_after_the_pool_was_closed_is_ended_too() -> None:
+    with walks_of("processes", 1) as walks:
+        walker = walks.processes._new_walker(FIRST_WALKER_SLOT + 1)
+        walks.pool.close()
+        started: Future[Any] = Future()
+        started.set_result(walker)
+        walks.processes._launched(walker.slot, started)
+    assert not Path(f"/proc/{walker.child.pid}").exists()
+    assert walks.processes.process_ids == []
 
 
 @pytest.mark.parametrize(("loop_is_on", "gives_way"), [(7, True), (6, False)])

@@ -242,9 +242,8 @@ class ProcessWalkPool:
 
     def _canceller(self, walker: _Walker, number: int, bit: int) -> Callable[[], None]:
         def cancel() -> None:
-            if walker.number == number and walker.work is not None:
-                self._page[walker.slot] |= 1 << bit
-                self._loop.call_later(self._hard_stop_s, lambda: self._hard_stop(walker, number))
+            self._page[walker.slot] |= 1 << bit
+            self._loop.call_later(self._hard_stop_s, lambda: self._hard_stop(walker, number))
 
         return cancel
 
@@ -264,7 +263,6 @@ class ProcessWalkPool:
                 message = messages[0]
                 if isinstance(message, Ready):
                     walker.progress = message.page
-                    self._survival.lives()
                 elif message is not None:  # else only housekeeping came with it
                     self._ended(walker, message)
         except ChannelClosedError:
@@ -278,7 +276,6 @@ class ProcessWalkPool:
         work = walker.work
         if work is None or ended is None or ended.number != walker.number:
             return
-        self._survival.lives()
         for walk, result in zip(work.walks, ended.results, strict=True):
             walk.raised = result.raised
             walk.scan.positions = result.positions
