@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from layby.expr.evaluate import evaluate
-from layby.expr.scalar import ColumnRef, Expr, compact, expanded
+from layby.expr.scalar import ColumnRef, Expr, compact, expanded, plain_columns
 from layby.memory.arena import Arena
 from layby.memory.sealed import FEW, sealed
 from layby.trace.batch import Batch, build_batch
@@ -74,8 +74,8 @@ class Arranged:
 
 def shard(id_: int, table_id: int, name: str, types: Sequence[Any]) -> ArrangementDesc:
     """Describe a table's shard."""
-    stored = tuple(ColumnRef(i, t) for i, t in enumerate(types))
-    return ArrangementDesc(id_, table_id, name, stored, Layout(tuple(types), ()))
+    types = tuple(types)
+    return ArrangementDesc(id_, table_id, name, plain_columns(types), Layout(types, ()))
 
 
 def arrange(

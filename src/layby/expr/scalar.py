@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import lru_cache
 from typing import TYPE_CHECKING
 
 from layby.types.scalar import BOOLEAN, PhysicalValue, SqlType
@@ -166,6 +167,12 @@ def transform(expr: Expr, leaf: Callable[[Expr], Expr]) -> Expr:
         if any(a is not b for a, b in zip(new, below, strict=True)):
             expr = with_children(expr, new)
     return leaf(expr)
+
+
+@lru_cache(64)
+def plain_columns(types: tuple[SqlType, ...]) -> tuple[ColumnRef, ...]:
+    """Return all columns of an input: a table's shard and its indexes are made of the same."""
+    return tuple([ColumnRef(at, type_) for at, type_ in enumerate(types)])
 
 
 def compact(exprs: Sequence[Expr]) -> tuple[int | Expr, ...]:

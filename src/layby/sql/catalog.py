@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Any, Final
 from zlib import crc32
 
-from layby.expr.scalar import ColumnRef, Expr, compact, expanded
+from layby.expr.scalar import ColumnRef, Expr, compact, expanded, plain_columns
 from layby.memory.channel import Shared
 from layby.trace.layout import Layout
 from layby.types.column import Column
@@ -73,7 +73,7 @@ def make_index(
 ) -> Index:
     """Describe an index of `table` by `keys`."""
     keyed = {k.expr.index for k in keys if isinstance(k.expr, ColumnRef)}
-    rest = tuple(ColumnRef(i, c.type) for i, c in enumerate(table.desc.columns) if i not in keyed)
+    rest = [column for column in plain_columns(table.desc.types) if column.index not in keyed]
     stored: tuple[Expr, ...] = (*(k.expr for k in keys), *rest)
     layout = Layout(tuple(e.type for e in stored), tuple(k.ordering for k in keys))
     return Index(id_, name, table.id, keys, stored, layout, unique, primary)
