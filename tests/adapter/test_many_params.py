@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from layby.adapter.jobs import Instantiate, MakeUpdates, SortWrites
+from layby.adapter.jobs import ArrangeRuns, Instantiate, MakeUpdates, SortWrites
 from layby.adapter.outcome import Outcome
 from layby.compute.runtime import Job
 from layby.expr.mfp import Mfp
@@ -323,6 +323,18 @@ def test_a_large_row_is_written_apart(table: Client, jobs: list[Job]) -> None:
     assert outcome.tag == "INSERT 0 1"
     assert [type(job) for job in jobs] == [Instantiate, MakeUpdates, SortWrites]
     assert table.run("SELECT length(b) FROM t WHERE a = 5") == [(1 << 20,)]
+
+
+def test_a_large_row_of_the_block_itself_is_arranged_apart(table: Client, jobs: list[Job]) -> None:
+    table.run("BEGIN")
+    have(table, "INSERT INTO t (a, b) VALUES (5, $1)")
+    table.session.bind("", "", pack_params(["z" * (1 << 18)], HEAP))
+    assert table.session.execute_portal("", encoder_for, Later()) is None
+    table.server.settle()
+    jobs.clear()
+    assert table.run("SELECT length(b) FROM t WHERE a = 5") == [(1 << 18,)]
+    assert [type(job) for job in jobs] == [ArrangeRuns]
+    table.run("ROLLBACK")
 
 
 def test_a_small_plan_with_large_values_goes_out_as_it_is(table: Client, jobs: list[Job]) -> None:

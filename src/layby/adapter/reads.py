@@ -37,7 +37,9 @@ if TYPE_CHECKING:
     from layby.adapter.session import Session
 
 _LARGE_OVERLAY = 4_096
-"""Values of a transaction's own writes from which on they are arranged away from the loop: 0.3 ms."""
+_LARGE_OVERLAY_BYTES = 1 << 18
+"""Values of a transaction's own writes, and bytes of them, from which on they are arranged away from the
+loop: 0.3 ms."""
 
 
 def read(
@@ -176,7 +178,8 @@ def _read_over(
         elif isinstance(result, Exception):
             execution.fail(result)
 
-    if len(desc.stored) <= WIDE and sum(map(len, new)) * len(desc.stored) < _LARGE_OVERLAY:
+    values, nbytes = sum(map(len, new)) * len(desc.stored), sum(run.nbytes for run in new)
+    if len(desc.stored) <= WIDE and values < _LARGE_OVERLAY and nbytes < _LARGE_OVERLAY_BYTES:
         go_on(job(HEAP))
     else:
         execution.cancel = execution.fail

@@ -48,8 +48,7 @@ from layby.types.scalar import SqlType
 from layby.types.type_list import TypeList
 
 _LARGE: Final = 1 << 15
-"""Bytes of an MFP from which on it stays packed: an IN list of some 8,000 numbers, which takes 1 ms to unpack
-and 2 to compile."""
+"""Bytes of an MFP from which on it stays packed: an IN list of some 8,000 numbers takes 1 ms to compile."""
 
 _RESULT: Final = -1
 """The reference to the columns of the result; others count from 0."""
