@@ -128,6 +128,22 @@ def test_compaction_leaves_what_an_open_block_reads(server: Server, client: Clie
     assert server.coordinator._compaction_frontier == server.coordinator.state.upper - 1
 
 
+def test_compaction_leaves_what_a_read_that_waits_for_its_turn_reads(server: Server, other: Client) -> None:
+    other.run("INSERT INTO t VALUES (1, 'x')")
+    coordinator = server.coordinator
+    before = coordinator.state.upper - 1
+    coordinator.parameters.set("compute_index_peek_activation_budget", "1")
+    write = other.send("INSERT INTO t VALUES (2, 'y')")  # takes what this turn has for reads
+    reads = [server.connect().send("SELECT a FROM t") for _ in range(2)]
+    assert server.commits.step()
+    assert server.maintenance.step()
+    assert server.loop.turn()
+    assert (write.done, [read.done for read in reads]) == (True, [True, False])
+    assert coordinator._compaction_frontier == before < coordinator.state.upper - 1
+    server.settle()
+    assert [read.result() for read in reads] == [[(1,)], [(1,)]]
+
+
 def test_a_large_overlay_being_arranged_keeps_its_history(
     server: Server, client: Client, other: Client
 ) -> None:

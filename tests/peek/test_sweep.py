@@ -102,6 +102,16 @@ def test_peeks_whose_index_is_behind_keep_their_place_spend_nothing_and_hold_nob
     assert len(rows_of(harness.answers[early])) == 11
 
 
+def test_a_sweep_goes_on_behind_a_peek_whose_index_is_behind() -> None:
+    harness = Harness(bundle_of(pairs(*TEN)), upper=50, inline_budget=100, activation_budget=10)
+    early, _ = harness.peek(spec(60))
+    harness.peek(spec(40))
+    ready, response = harness.peek(spec(40))
+    assert response is None
+    harness.turn()
+    assert (early.state, ready.state) == (PeekState.WAITING, PeekState.ANSWERED)
+
+
 def test_taken_over_peeks_are_collected_however_little_budget_is_left(harness_on: HarnessOn) -> None:
     harness = harness_on(bundle_of(pairs(*TEN)), inline_budget=1, activation_budget=1, granularity=100)
     offloaded, _ = harness.peek()
