@@ -40,7 +40,7 @@ from layby.types.ordering import sort_indices
 log = logging.getLogger("layby.peek")
 
 CHUNK: Final = 65_536
-"""Most positions that are visited at once."""
+"""Most positions that are visited at once; up to an eighth more where that leaves none of their range."""
 
 _FIRST_CHUNK_OF_LIMITED = 64
 """Where a LIMIT may end a filtered walk early, chunks start this small and double."""
