@@ -575,7 +575,7 @@ def test_a_suspended_scan_goes_on_after_it_was_pickled() -> None:
     )
     append_error(bundle, "x", 4, 1, 5)
     append_error(bundle, "x", 5, -1, 6)
-    scan = scan_of(bundle, spec(predicates=[call(">", K, number(1))]))
+    scan = scan_of(bundle, spec(predicates=[call(">", K, number(1)), call("<", K, V)]))
     outcome: ScanOutcome = SUSPENDED
     while outcome == SUSPENDED:
         scan = pickle.loads(pickle.dumps(scan))

@@ -16,7 +16,7 @@ from layby.peek.pool import Work
 from layby.peek.scan import CHUNK
 from layby.peek.shared_walk import MOST_TOGETHER, SharedWalk
 from layby.trace.bundle import TraceBundle
-from layby.types.ordering import DESCENDING
+from layby.types.ordering import ASCENDING, DESCENDING
 from layby.types.scalar import BIGINT
 from tests.peek.gates import Bench
 from tests.peek.harness import (
@@ -154,16 +154,34 @@ def test_with_the_parameter_off_every_walk_goes_alone(harness_on: HarnessOn) -> 
     assert [len(rows_of(harness.answers[p])) for p in waiting] == [15, 15, 14]
 
 
-def test_walks_that_may_end_early_seek_or_go_the_other_way_are_not_shared(harness_on: HarnessOn) -> None:
+@pytest.mark.parametrize("order", [1, -1])
+def test_walks_that_may_end_early_seek_or_go_the_other_way_are_not_shared(
+    harness_on: HarnessOn, order: int
+) -> None:
     harness = sharing(harness_on)
-    alone = [
-        harness.peek(spec(finish=finishing(2, limit=50)))[0],
-        harness.peek(spec(constraints=keys(*range(30, 90))))[0],
-        harness.peek(spec(reverse=True, ordered=True, finish=finishing(2, [(0, DESCENDING)])))[0],
-        harness.peek()[0],
+    asked = [
+        spec(finish=finishing(2, limit=50)),
+        spec(constraints=keys(*range(30, 90))),
+        spec(reverse=True, ordered=True, finish=finishing(2, [(0, DESCENDING)])),
+        spec(),
     ]
+    alone = [harness.peek(each)[0] for each in asked[::order]]
     harness.settle()
-    assert [len(rows_of(harness.answers[p])) for p in alone] == [50, 60, 100, 100]
+    assert [len(rows_of(harness.answers[p])) for p in alone[::order]] == [50, 60, 100, 100]
+    assert harness.metrics.shared_walks == 0
+
+
+def test_walks_that_go_opposite_ways_from_their_start_are_not_shared(harness_on: HarnessOn) -> None:
+    harness = sharing(harness_on)
+    opposite = [
+        harness.pending(spec(reverse=reverse, ordered=True, finish=finishing(2, [(0, order)])))
+        for reverse, order in ((False, ASCENDING), (True, DESCENDING))
+    ]
+    for peek in opposite:
+        peek.inline = False
+        assert harness.worker.peek(peek) is None
+    harness.settle()
+    assert [rows_of(harness.answers[p])[0][0] for p in opposite] == [0, 99]
     assert harness.metrics.shared_walks == 0
 
 
