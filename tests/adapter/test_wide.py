@@ -113,6 +113,13 @@ def test_so_are_those_of_a_copy(server: Server, client: Client, opened: Opened) 
     assert client.run("SELECT id, c1, c599 FROM w WHERE id = 100") == [(100, 101, 699)]
 
 
+def test_how_large_a_write_is_is_known_without_opening_it(client: Client, opened: Opened) -> None:
+    client.run(f"CREATE TABLE m (b text, {', '.join(f'c{at} bigint' for at in range(99))})")
+    assert client.run(f"INSERT INTO m (b, c98) VALUES ('{'x' * 300_000}', 7)") == "INSERT 0 1"
+    assert (opened.on_loop, opened.jobs[-1]) == (0, "MakeUpdates")
+    assert client.run("SELECT length(b), c98 FROM m") == [(300_000, 7)]
+
+
 def test_a_block_reads_what_it_has_written_elsewhere(client: Client, opened: Opened) -> None:
     client.run("BEGIN")
     for n in range(1, 4):

@@ -412,7 +412,7 @@ def _is_large(parts: Sequence[Updates]) -> bool:
     """Return whether what is written to a table is large."""
     if len(parts[0].columns) > WIDE or sum(len(part.diffs) for part in parts) >= LARGE_WRITE:
         return True
-    return sum(column.nbytes for part in parts for column in part.columns) >= LARGE_WRITE_BYTES
+    return sum(part.nbytes for part in parts) >= LARGE_WRITE_BYTES
 
 
 class _Arrival:
