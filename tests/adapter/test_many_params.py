@@ -371,3 +371,13 @@ def test_a_short_text_with_many_types_is_prepared_apart_and_kept(table: Client, 
     assert len(table.session.describe_statement("")[0]) == COUNT
     assert executed(table, "", *range(COUNT)) == []
     assert other.session.prepare("", f"SELECT a FROM t WHERE a = ${COUNT}", oids, Later())
+
+
+@pytest.mark.parametrize(("count", "kept"), [(2_048, True), (2_049, False)])
+def test_a_plan_of_very_many_types_is_not_looked_up_by_them(table: Client, count: int, kept: bool) -> None:
+    sql, oids = f"SELECT a FROM t WHERE a = ${count}", (23,) * count
+    assert prepared(table, "first", sql, oids) is None
+    later = Later()
+    assert table.session.prepare("second", sql, oids, later) is kept
+    table.server.settle()
+    assert later.got == ([] if kept else [None])
