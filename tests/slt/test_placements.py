@@ -23,6 +23,7 @@ WALKS = next(path for path in FILES if path.stem == "walks")
 _OFFLOADED = {
     "enable_compute_index_peek_offload": "on",
     "compute_index_peek_inline_budget": "1",
+    "compute_index_peek_quiet_budget": "0",
     "compute_index_peek_activation_budget": "1",
     "compute_index_peek_yield_granularity": "1",
     "compute_index_peek_permit_fraction": "1.0",
@@ -38,6 +39,12 @@ _SHARED = {
 
 PLACEMENTS = {
     "inline": _OFFLOADED | {"enable_compute_index_peek_offload": "off"},
+    "quiet": _OFFLOADED
+    | {
+        "compute_index_peek_inline_budget": "100",
+        "compute_index_peek_quiet_budget": "1000000000",
+        "compute_index_peek_yield_granularity": "1000",
+    },
     "offloaded": _OFFLOADED,
     "one permit": _OFFLOADED | {"compute_index_peek_permit_fraction": "0.0001"},
     "stashed": _OFFLOADED | _STASHED,
