@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from functools import partial
+from typing import cast
 
 import pytest
 
@@ -12,6 +15,7 @@ from layby.expr.function import overloads
 from layby.expr.scalar import Call, ColumnRef, Expr, Literal
 from layby.peek.answer import EncodedRows, Rows
 from layby.peek.pending import PendingPeek
+from layby.peek.pool import SteppedWalkPool, ThreadWalkPool, Work
 from layby.peek.scan import PeekSpec
 from layby.trace.series import series_batch
 from layby.types.column import Column
@@ -241,3 +245,51 @@ def test_phases_are_observed_once_a_walk(harness: PoolHarness) -> None:
 def test_a_pool_says_its_size_and_that_it_is_well(walks: Walks) -> None:
     assert walks.pool.size == 2
     assert walks.pool.healthy
+
+
+class Held:
+    """Work that ends once it may."""
+
+    def __init__(self) -> None:
+        self.may_end = threading.Event()
+        self.ended = False
+
+    def step(self) -> bool:
+        self.may_end.wait()
+        self.ended = True
+        return True
+
+
+def test_a_pool_of_threads_is_closed_once_its_walks_have_ended(monkeypatch: pytest.MonkeyPatch) -> None:
+    held, join = Held(), threading.Thread.join
+
+    def joined(thread: threading.Thread) -> None:
+        held.may_end.set()
+        join(thread)
+
+    monkeypatch.setattr(threading.Thread, "join", joined)
+    pool = ThreadWalkPool(1, lambda deliver: deliver())
+    pool.submit(cast("Work", held), lambda: None)
+    pool.close()
+    assert held.ended
+    assert not pool.healthy
+
+
+class Steps:
+    """Work of so many steps."""
+
+    def __init__(self, left: int) -> None:
+        self.left = left
+
+    def step(self) -> bool:
+        self.left -= 1
+        return not self.left
+
+
+def test_a_stepped_pool_runs_each_walk_to_its_end_in_the_order_of_their_coming() -> None:
+    pool = SteppedWalkPool()
+    ended: list[int] = []
+    for steps in (3, 1):
+        pool.submit(cast("Work", Steps(steps)), partial(ended.append, steps))
+    pool.run()
+    assert ended == [3, 1]

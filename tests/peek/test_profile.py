@@ -8,6 +8,7 @@ import pytest
 
 from layby.compute.state import ServingState
 from layby.peek.fuel import Fuel
+from layby.peek.pending import PeekState
 from layby.peek.profile import PeekProfile
 from layby.peek.scan import PeekScan, ScanOutcome
 from tests.peek.harness import Harness, HarnessOn, bundle_of, pairs, spec
@@ -77,3 +78,9 @@ def test_a_profile_of_an_inline_peek_says_so() -> None:
     assert (profile.substrate, profile.rows) == ("inline", 100)
     assert (profile.inline_positions, profile.offloaded_positions) == (100, 0)
     assert (profile.permit_wait_seconds, profile.offload_seconds) == (0.0, 0.0)
+
+
+def test_a_peek_that_has_not_run_is_new_and_has_cost_nothing() -> None:
+    peek = Harness(bundle_of(pairs(*HUNDRED))).pending()
+    assert (peek.state, peek.arrived, peek.inline_positions) == (PeekState.NEW, 0.0, 0)
+    assert (peek.frontier_seconds, peek.inline_seconds) == (0.0, 0.0)

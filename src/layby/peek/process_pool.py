@@ -272,9 +272,9 @@ class ProcessWalkPool:
             log.exception("a message of walk process %d cannot be read", walker.child.pid)
             self._died(walker)
 
-    def _ended(self, walker: _Walker, ended: WalkEnded | None) -> None:
+    def _ended(self, walker: _Walker, ended: WalkEnded) -> None:
         work = walker.work
-        if work is None or ended is None or ended.number != walker.number:
+        if work is None or ended.number != walker.number:
             return
         for walk, result in zip(work.walks, ended.results, strict=True):
             walk.raised = result.raised
@@ -294,7 +294,7 @@ class ProcessWalkPool:
 
     def _died(self, walker: _Walker) -> None:
         """Answer the walk of a process that died, and replace it."""
-        if self._closed or walker not in self._walkers:
+        if walker not in self._walkers:
             return
         self._stop_watching(walker)
         walker.channel.close()
