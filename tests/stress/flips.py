@@ -15,6 +15,7 @@ from tests.stress.server import StressedServer
 VALUES = {
     "enable_compute_index_peek_offload": ("on", "on", "on", "off"),
     "compute_index_peek_inline_budget": ("1", "100", "16384", "1000000000"),
+    "compute_index_peek_quiet_budget": ("4194304", "4194304", "0", "1"),
     "compute_index_peek_activation_budget": ("1", "65536", "1000000000"),
     "compute_index_peek_yield_granularity": ("1", "1000", "100000"),
     "compute_index_peek_permit_fraction": ("1.0", "0.0001", "1000.0"),
