@@ -38,6 +38,7 @@ from tests.peek.harness import (
     bundle_of,
     error_of,
     finishing,
+    keys,
     pairs,
     rows_of,
     spec,
@@ -252,6 +253,17 @@ def test_once_there_is_a_part_rows_are_written_at_the_size_of_a_part(
     assert [part.count for part in stashed.handle.parts] == [12, 13, 13, 13, 10, 10, 10, 10]
     assert stashed.rest.count == 9
     assert read_all(harness, stashed) == list(HUNDRED)
+
+
+def test_in_a_pass_each_walk_writes_at_the_size_of_a_part_once_it_has_one(harness_on: HarnessOn) -> None:
+    harness, _ = stashing(harness_on, stash_threshold=800, shared="on")
+    harness.pool.patches |= {"layby.peek.walk.PART_BYTES": 300, "layby.peek.upload.PART_BYTES": 300}
+    harness.peek(spec(constraints=keys(1, 2)))  # has the only permit
+    waiting = [harness.peek()[0] for _ in range(2)]
+    harness.settle()
+    assert harness.metrics.shared_walks == 2
+    parts = [[part.count for part in stashed_of(harness.answers[peek]).handle.parts] for peek in waiting]
+    assert parts == [[12, 13, 13, 13, 10, 10, 10, 10]] * 2
 
 
 def test_one_row_wider_than_a_part_is_a_part() -> None:
