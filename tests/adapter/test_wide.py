@@ -177,3 +177,18 @@ def test_an_insert_that_fails_writes_nothing(client: Client) -> None:
     assert client.fails("INSERT INTO w (id, c1) VALUES (6, 1), (NULL, 1)")[0] == "23502"
     assert client.fails("INSERT INTO w (id, c1) VALUES (6, 1), (3, 1)")[0] == "23505"
     assert rows(client) == [(n, 10 * n, None) for n in range(1, 6)]
+
+
+@pytest.mark.parametrize(("width", "begun"), [(128, True), (129, False)])
+def test_a_row_of_more_than_128_columns_is_not_read_on_the_loop(
+    server: Server, width: int, begun: bool
+) -> None:
+    client = server.connect()
+    client.run(f"CREATE TABLE v ({', '.join(f'c{at} integer' for at in range(width))})")
+    client.run(f"INSERT INTO v VALUES ({', '.join(map(str, range(width)))})")
+    client.run("SELECT * FROM v")
+    again = client.send("SELECT * FROM v")
+    assert again.done is begun
+    assert len(server.pool.walks) == (not begun)
+    server.settle()
+    assert again.result() == [tuple(range(width))]

@@ -128,16 +128,10 @@ def is_heavy(exprs: Iterable[Expr]) -> bool:
 MANY_RANGES: Final = 512
 """Ranges from which on a read is not begun on the serving loop: to seek so many takes 2 ms."""
 
-_WIDE: Final = 512
-"""Result columns from which on a read is not begun on the serving loop: a row of so many takes 2 ms there."""
-
-
 def is_wide(select: SelectPlan, *, encoded: bool) -> bool:
     """Return whether to read a single row, and to encode it where it is to be, may take long."""
-    if encoded:
-        return len(select.projection) > _WIDE
     written = isinstance(select.source, ValuesSource | ColumnsSource) and bool(select.source.types)
-    return len(select.projection) > WIDE and not written
+    return len(select.projection) > WIDE and (encoded or not written)
 
 
 @dataclass(frozen=True, slots=True, eq=False)

@@ -24,8 +24,9 @@ class Relation:
     scope: Scope
 
 
-_COLUMN_EFFORT = 12
-"""What a column of a table costs a statement's planning, whether it is named or not."""
+_COLUMN_EFFORT = 32
+"""What a column of a table costs a statement's planning, whether it is named or not: a statement on a table
+of more than `WIDE` is planned apart."""
 
 
 def find_table(context: BindContext, node: Node, *, write: bool = False) -> Table:
