@@ -65,6 +65,7 @@ class PeekMetrics:
         self.permits_in_use = 0
         self.permits_queued = 0
         self.pinned_bytes = 0
+        self.queued_rows_bytes = 0
         self.stashed = 0
         self.stash_bytes = 0
         self.walk_process_restarts = 0
@@ -181,6 +182,11 @@ class PeekCollector(Collector):
                 "layby_index_peek_pinned_bytes",
                 "Bytes of batches that queued and running walks hold, each batch counted once.",
                 metrics.pinned_bytes,
+            ),
+            (
+                "layby_index_peek_queued_rows_bytes",
+                "Bytes of rows that walks which wait for a permit have found before.",
+                metrics.queued_rows_bytes,
             ),
             ("layby_peek_stash_bytes", "Bytes of answers that lie in the stash.", metrics.stash_bytes),
         ):

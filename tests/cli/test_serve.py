@@ -10,6 +10,7 @@ import subprocess
 import sys
 import urllib.request
 from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
 
@@ -71,6 +72,16 @@ def test_a_server_ends_although_sessions_are_open(process: subprocess.Popen[str]
         process.communicate(timeout=TIMEOUT_S)
 
     assert process.returncode == 0
+
+
+def test_walk_processes_have_the_nice_value_that_is_asked_for() -> None:
+    with LaybyServer(options=("--walk-nice", "7")) as server, server.connect() as connection:
+        # More than the quiet budget: the process that has answered has begun.
+        assert connection.query("SELECT g FROM generate_series(1, 10000000) AS g WHERE g < 0").rows == []
+        children = Path(f"/proc/{server.pid}/task/{server.pid}/children").read_text().split()
+        programs = {int(c): Path(f"/proc/{c}/cmdline").read_bytes() for c in children}
+        walkers = [c for c, program in programs.items() if b"import layby.peek.walk_process" in program]
+        assert 7 in [os.getpriority(os.PRIO_PROCESS, c) for c in walkers]
 
 
 def test_a_running_server_is_healthy_and_has_the_offload_on() -> None:

@@ -20,6 +20,7 @@ GAUGES = (
     "layby_index_peek_permits_queued",
     "layby_index_peek_permits_in_use",
     "layby_index_peek_pinned_bytes",
+    "layby_index_peek_queued_rows_bytes",
     "layby_peek_stash_bytes",
     "layby_serving_loop_realtime",
 )

@@ -122,6 +122,23 @@ def test_queued_and_running_walks_pin_each_batch_once(harness_on: HarnessOn) -> 
     assert harness.metrics.pinned_bytes == 0
 
 
+def test_the_rows_that_queued_walks_have_found_are_counted_until_they_have_a_permit(
+    harness_on: HarnessOn,
+) -> None:
+    harness = harness_on(bundle_of(pairs(*HUNDRED)), inline_budget=10)
+    row = 2 * 8
+    for queued in range(4):
+        peek, _ = harness.peek()
+        assert harness.metrics.queued_rows_bytes == queued * 10 * row
+    harness.worker.cancel(peek)
+    assert harness.metrics.queued_rows_bytes == 2 * 10 * row
+    while not harness.pool.step():
+        pass
+    assert harness.metrics.queued_rows_bytes == 10 * row
+    harness.settle()
+    assert harness.metrics.queued_rows_bytes == 0
+
+
 def test_a_peek_past_the_longest_queue_is_refused_at_once_and_holds_nothing(harness_on: HarnessOn) -> None:
     harness = harness_on(bundle_of(pairs(*HUNDRED)), inline_budget=1, max_queued=1)
     harness.peek()

@@ -40,6 +40,7 @@ _ZERO = (
     "layby_index_peek_permits_in_use",
     "layby_index_peek_permits_queued",
     "layby_index_peek_pinned_bytes",
+    "layby_index_peek_queued_rows_bytes",
 )
 _DESCRIPTORS_OF_SEGMENT = 2
 """Of a mapped segment: its own, and the one that `mmap` keeps."""

@@ -38,7 +38,7 @@ class StressedServer(LaybyServer):
     """`layby serve`, and what psycopg, its metrics and the system tell of it."""
 
     def __init__(self, workers: str) -> None:
-        super().__init__(workers=workers)
+        super().__init__(options=("--workers", workers))
 
     def alive(self) -> bool:
         """Whether the server still runs."""

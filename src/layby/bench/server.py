@@ -16,7 +16,7 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Self, TypedDict
 
@@ -90,13 +90,13 @@ class Server:
 
 
 class LaybyServer(Server):
-    """`layby serve` in a child process, with system parameter defaults and its default or other workers."""
+    """`layby serve` in a child process, with system parameter defaults and options."""
 
     name = "layby"
 
-    def __init__(self, parameters: Mapping[str, str] | None = None, *, workers: str = "processes") -> None:
+    def __init__(self, parameters: Mapping[str, str] | None = None, *, options: Sequence[str] = ()) -> None:
         super().__init__()
-        self._workers = workers
+        self._options = options
         self._parameters = parameters or {}
         self.http_port = 0
 
@@ -106,7 +106,7 @@ class LaybyServer(Server):
         with self._log.open("w") as log:
             self._process = subprocess.Popen(
                 [sys.executable, "-m", "layby", "serve", "--port", "0", "--http-port", "0",
-                 "--workers", self._workers],
+                 *self._options],
                 env=os.environ | {"LAYBY_SYSTEM_PARAMETER_DEFAULT": settings},
                 stdin=subprocess.DEVNULL,
                 stdout=subprocess.PIPE,

@@ -7,7 +7,7 @@ import signal
 import sys
 from enum import StrEnum
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Final
 
 import typer
 from rich.console import Console
@@ -50,6 +50,9 @@ class Scenario(StrEnum):
     ALL = "all"
 
 
+_WORKERS: Final = Workers.PROCESSES if hasattr(os, "memfd_create") else Workers.THREADS
+
+
 class Rival(StrEnum):
     """What layby can be measured against."""
 
@@ -88,9 +91,10 @@ def serve(
         int, typer.Option(help="Port for health and metrics; 0 takes a free one.", min=0, max=65535)
     ] = 6878,
     config: Annotated[Path | None, typer.Option(help="TOML file with a table \\[system_parameters].")] = None,
-    workers: Annotated[
-        Workers, typer.Option(help="What long walks and maintenance run on.")
-    ] = Workers.PROCESSES,
+    workers: Annotated[Workers, typer.Option(help="What long walks and maintenance run on.")] = _WORKERS,
+    walk_nice: Annotated[
+        int, typer.Option(help="Nice value of the processes that long walks run on.", min=0, max=19)
+    ] = 10,
 ) -> None:
     """Start the server."""
     from layby.cli.serve import Address, ServeError
@@ -101,7 +105,7 @@ def serve(
         raise _fail("--data is not supported yet: data lives in memory and ends with the server")
     try:
         parameters = system_parameters(config, os.environ)
-        run(parameters, Address(host, port), Address(host, http_port), typer.echo, workers.value)
+        run(parameters, Address(host, port), Address(host, http_port), typer.echo, workers.value, walk_nice)
     except (SettingsError, ServeError) as error:
         raise _fail(error) from None
 

@@ -65,14 +65,15 @@ def serve(
     http: Address,
     announce: Callable[[str], None],
     workers: str = "processes",
+    walk_nice: int = 10,
 ) -> None:
     """Serve until SIGTERM or SIGINT; `announce` gets the one line when connections are accepted.
 
-    `workers` says where walks and maintenance run: "processes" or "threads". Raises ServeError where an
-    address cannot be listened on.
+    `workers` says where walks and maintenance run: "processes" or "threads"; processes for walks have the
+    nice value `walk_nice`. Raises ServeError where an address cannot be listened on.
     """
     sys.setswitchinterval(_SWITCH_INTERVAL_S)
-    uvloop.run(_serve(parameters, sql, http, announce, workers))
+    uvloop.run(_serve(parameters, sql, http, announce, workers, walk_nice))
 
 
 async def _serve(
@@ -81,6 +82,7 @@ async def _serve(
     http: Address,
     announce: Callable[[str], None],
     workers: str,
+    walk_nice: int,
 ) -> None:
     loop = asyncio.get_running_loop()
     stop = asyncio.Event()
@@ -95,7 +97,7 @@ async def _serve(
     serving_core = ServingCore.create()
     turns = Turns(loop, metrics.turn_seconds, on_enter=serving_core.note)
     if workers == "processes":
-        coordinator = with_processes(parameters, turns, metrics, blob, serving_core)
+        coordinator = with_processes(parameters, turns, metrics, blob, serving_core, walk_nice)
     else:
         coordinator = Coordinator(parameters, loop=turns, metrics=metrics, blob=blob)
     coordinator.start()
@@ -146,6 +148,7 @@ def with_processes(
     metrics: PeekMetrics,
     blob: Blob,
     serving_core: ServingCore,
+    walk_nice: int,
 ) -> Coordinator:
     """Return a coordinator whose walks and maintenance run in processes of their own."""
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
@@ -154,7 +157,12 @@ def with_processes(
     reap_apart()
     metrics.shared_memory_bytes = mapped_bytes
     pool = ProcessWalkPool(
-        os.cpu_count() or 1, loop, lambda: parameters.peek, metrics=metrics, serving_core=serving_core
+        os.cpu_count() or 1,
+        loop,
+        lambda: parameters.peek,
+        nice=walk_nice,
+        metrics=metrics,
+        serving_core=serving_core,
     )
     parameters.on_change.append(pool.parameters_changed)
     return Coordinator(

@@ -26,7 +26,7 @@ class _Taken:
     The ticket travels with the scan: `OffloadDriver._let_go` releases both together, on every way out.
     """
 
-    __slots__ = ("granted_at", "pending", "taken_at", "ticket", "walk")
+    __slots__ = ("granted_at", "held", "pending", "taken_at", "ticket", "walk")
 
     def __init__(self, pending: PendingPeek, walk: Walk, taken_at: float) -> None:
         self.pending = pending
@@ -34,6 +34,8 @@ class _Taken:
         self.ticket: Ticket | None = None
         self.taken_at = taken_at
         self.granted_at = taken_at
+        self.held = walk.scan.nbytes
+        """Bytes of the rows that it has found; 0 once it has its permit."""
 
 
 class OffloadDriver:
@@ -61,6 +63,7 @@ class OffloadDriver:
         self._stash = stash
         self._permits = PeekPermits(permit_bound(parameters.peek.permit_fraction, pool.size))
         self._pinned = PinnedBatches()
+        self._queued_rows_bytes = 0
         self._taken: dict[PendingPeek, _Taken] = {}
         self._ended: deque[_Taken] = deque()
         parameters.on_change.append(self._parameters_changed)
@@ -96,6 +99,7 @@ class OffloadDriver:
         walk = Walk(scan, pending.encoder, self._limits, clock=self._clock, stash=target)
         taken = _Taken(pending, walk, self._clock())
         self._pinned.pin(scan.batches)
+        self._queued_rows_bytes += taken.held
         self._taken[pending] = taken
         pending.state = PeekState.QUEUED
         try:
@@ -144,6 +148,7 @@ class OffloadDriver:
     def _granted(self, taken: _Taken) -> None:
         together = [taken, *self._companions(taken)]
         for each in together:
+            self._leave_queue(each)
             each.granted_at = self._clock()
             self._metrics.permit_wait_seconds.observe(each.granted_at - each.taken_at)
             each.pending.state = PeekState.WALKING
@@ -188,8 +193,13 @@ class OffloadDriver:
         elif walk.raised and walk.stash is not None:
             self._stash.clear(walk.stash)
 
+    def _leave_queue(self, taken: _Taken) -> None:
+        self._queued_rows_bytes -= taken.held
+        taken.held = 0
+
     def _let_go(self, taken: _Taken) -> None:
         if self._taken.pop(taken.pending, None) is not None:
+            self._leave_queue(taken)
             self._pinned.unpin(taken.walk.scan.batches)
             if taken.ticket is not None:
                 taken.ticket.release()
@@ -213,6 +223,7 @@ class OffloadDriver:
         metrics.permits_in_use = permits.in_use
         metrics.permits_queued = permits.queued
         metrics.pinned_bytes = self._pinned.nbytes
+        metrics.queued_rows_bytes = self._queued_rows_bytes
 
     def _parameters_changed(self) -> None:
         self._permits.resize(permit_bound(self._parameters.peek.permit_fraction, self._pool.size))
