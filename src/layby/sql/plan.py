@@ -128,6 +128,7 @@ def is_heavy(exprs: Iterable[Expr]) -> bool:
 MANY_RANGES: Final = 512
 """Ranges from which on a read is not begun on the serving loop: to seek so many takes 2 ms."""
 
+
 def is_wide(select: SelectPlan, *, encoded: bool) -> bool:
     """Return whether to read a single row, and to encode it where it is to be, may take long."""
     written = isinstance(select.source, ValuesSource | ColumnsSource) and bool(select.source.types)
