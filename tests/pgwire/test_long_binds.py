@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import pickle
+from errno import ENOMEM
 from struct import pack
+from typing import Any
 
 import numpy as np
 import pytest
@@ -11,7 +13,7 @@ import pytest
 from layby.adapter.outcome import CommandOutcome, CopyInOutcome
 from layby.compute.runtime import run_job
 from layby.errors import SqlError
-from layby.memory.arena import HEAP
+from layby.memory.arena import HEAP, Array, HeapArena
 from layby.pgwire.codec import LARGE_BIND, Body, ProtocolError
 from layby.pgwire.parameters import LONGEST_AT_ONCE, ReadLongBind
 from layby.types.scalar import INTEGER, TEXT, TIMESTAMP
@@ -102,6 +104,22 @@ def test_what_it_is_refused_for_fails_its_pipeline(
         "run",
         "sync",
     ]
+
+
+def test_one_that_there_is_no_memory_for_ends_its_connection(
+    client: Client, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    class Full(HeapArena):
+        def empty(self, length: int, dtype: np.dtype[Any]) -> Array:
+            raise OSError(ENOMEM, "Cannot allocate memory")
+
+    monkeypatch.setattr(client.connection._decoder, "_arena", Full())
+    answer = in_pieces(client, bind("", "", [_LARGE]) + SYNC)
+    assert [(e["S"], e["C"], e["M"]) for e in errors(answer)] == [
+        ("FATAL", "53200", "out of memory for a message")
+    ]
+    assert client.connection.closed
+    assert client.session.calls == []
 
 
 def test_a_statement_that_there_is_not_is_told_at_once(client: Client) -> None:

@@ -134,7 +134,12 @@ class Connection:
         """Take bytes from the client, and answer what can be answered."""
         if self.closed:
             return
-        self._queue.extend(self._decoder.feed(data))
+        try:
+            messages = self._decoder.feed(data)
+        except (OSError, MemoryError):
+            self.end_with(SqlError("53200", "out of memory for a message"))
+            return
+        self._queue.extend(messages)
         self._queued_bytes += len(data)
         self._turn_bytes += len(data)
         self._resume()
