@@ -81,7 +81,9 @@ def restarts(walks: Walks) -> int:
     return walks.metrics.walk_process_restarts
 
 
-def test_a_walk_whose_process_is_killed_is_answered_and_the_next_one_runs(harness: PoolHarness) -> None:
+def test_a_walk_whose_process_is_killed_is_answered_and_the_next_one_runs(
+    harness: PoolHarness, caplog: pytest.LogCaptureFixture
+) -> None:
     walks = harness.walks
     (killed,) = walks.processes.process_ids
     peek = send_endless(harness)
@@ -91,6 +93,7 @@ def test_a_walk_whose_process_is_killed_is_answered_and_the_next_one_runs(harnes
     assert error_of(harness.answer(peek)) == ("XX000", 'the process that walked "test" died')
     assert rows_of(harness.answer(queued)) == list(HUNDRED)
     assert restarts(walks) == 1
+    assert f"walk process {killed} died, replaced" in caplog.text
     assert walks.processes.process_ids not in ([], [killed])
     assert (harness.metrics.walks_inline, harness.metrics.walks_offloaded) == (0, 1)
 
