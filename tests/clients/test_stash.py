@@ -52,7 +52,13 @@ class Stashing:
         return float(found[1])
 
     def parts(self) -> list[Path]:
-        return [path for path in self.folder.rglob("*.arrow") if path.is_file()]
+        # Folders go while this looks, which `walk` takes for empty ones and `rglob` for an error.
+        return [
+            Path(folder, name)
+            for folder, _, names in os.walk(self.folder)
+            for name in names
+            if name.endswith(".arrow")
+        ]
 
     def until_parts(self, *, exist: bool) -> None:
         """Ask the server for its metrics until there are parts, or none."""
