@@ -1,9 +1,11 @@
 """Shared walks: eight filters that wait for a permit, each walked for itself, or all in one pass.
 
-There is one permit. A long walk holds it while all eight come to wait; what is measured is the time from its
-answer, with which it gives its permit up, to the last of theirs. The filters are comparisons of one integer
-column: in the arms `reject` with values outside the column's range, in `few` with values within it that a
-single row has. Filters that cost more than the visit, or pass many rows, gain less.
+There is one permit. A long walk holds it while all eight come to wait, and before them another of the same
+rows that shares with nobody. What is measured is the time from that one's answer, with which it gives its
+permit up, to the last of theirs: where walks queue there was one a moment ago, and neither arm has the rows to
+fetch from afar. The filters are comparisons of one integer column: in the arms `reject` with values outside
+the column's range, in `few` with values within it that a single row has. Filters that cost more than the
+visit, or pass many rows, gain less.
 """
 
 from __future__ import annotations
@@ -33,7 +35,10 @@ _ONE_PERMIT: Final = {
     "compute_index_peek_permit_fraction": "0.0001",
 }
 _BLOCKER: Final = "SELECT g FROM generate_series(1, 100000000) AS g WHERE g < 0"
-"""It takes some tenths of a second, and that the eight come within it is looked at."""
+"""It takes some tenths of a second, and that the others come within it is looked at."""
+
+_BEFORE: Final = "SELECT v FROM shared WHERE v = -1 LIMIT 1"
+"""Shares no walk, since it may end early; it does not."""
 
 
 def shared_walks(plan: Plan, console: Console) -> list[Result]:
@@ -52,15 +57,15 @@ def shared_walks(plan: Plan, console: Console) -> list[Result]:
         )
         console.log(f"layby: {plan.rows:,} rows loaded and indexed")
         set_parameters(server, _ONE_PERMIT)
-        blocker = stack.enter_context(server.connect())
+        blocker, before = (stack.enter_context(server.connect()) for _ in range(2))
         connections = [stack.enter_context(server.connect()) for _ in range(WALKS)]
-        pool = stack.enter_context(ThreadPoolExecutor(WALKS + 1))
+        pool = stack.enter_context(ThreadPoolExecutor(WALKS + 2))
         for kind, statements in kinds.items():
             runs: dict[str, list[Result]] = {f"alone-{kind}": [], f"shared-{kind}": []}
             for round_ in range(1, plan.rounds + 1):
                 for arm, switch in zip(runs, ("off", "on"), strict=True):
                     set_parameters(server, {_SWITCH: switch})
-                    taken = _once(server, pool, blocker, connections, statements)
+                    taken = _once(server, pool, blocker, before, connections, statements)
                     runs[arm].append(
                         summarize(
                             SCENARIO, arm, [] if taken is None else [taken], errors=taken is None, seconds=1
@@ -79,10 +84,11 @@ def _once(
     server: LaybyServer,
     pool: ThreadPoolExecutor,
     blocker: Connection,
+    before: Connection,
     connections: Sequence[Connection],
     statements: Sequence[str],
 ) -> float | None:
-    """Return the milliseconds from the blocker's end to the last other answer, None where not all waited."""
+    """Return the milliseconds from the answer to `before` to the last other, None where not all waited."""
 
     def ask(connection: Connection, statement: str) -> float:
         connection.query(statement)
@@ -90,10 +96,12 @@ def _once(
 
     first = pool.submit(ask, blocker, _BLOCKER)
     waited = _wait_for(server, "layby_index_peek_permits_in_use", 1, first)
+    last_before = pool.submit(ask, before, _BEFORE)
+    waited = _wait_for(server, "layby_index_peek_permits_queued", 1, first) and waited
     rest = [pool.submit(ask, c, s) for c, s in zip(connections, statements, strict=True)]
-    waited = _wait_for(server, "layby_index_peek_permits_queued", len(statements), first) and waited
+    waited = _wait_for(server, "layby_index_peek_permits_queued", 1 + len(statements), first) and waited
     answered = [future.result() for future in rest]
-    return (max(answered) - first.result()) * 1e3 if waited else None
+    return (max(answered) - last_before.result()) * 1e3 if waited else None
 
 
 def _wait_for(server: LaybyServer, name: str, value: float, blocker: Future[float]) -> bool:
