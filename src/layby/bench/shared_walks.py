@@ -2,10 +2,10 @@
 
 There is one permit. A long walk holds it while all eight come to wait, and before them another of the same
 rows that shares with nobody. What is measured is the time from that one's answer, with which it gives its
-permit up, to the last of theirs: where walks queue there was one a moment ago, and neither arm has the rows to
-fetch from afar. The filters are comparisons of one integer column: in the arms `reject` with values outside
-the column's range, in `few` with values within it that a single row has. Filters that cost more than the
-visit, or pass many rows, gain less.
+permit up, to the last of theirs: where walks queue there was one a moment ago, and neither arm has the rows
+to fetch from afar. The filters are comparisons of one integer column: in the arms `reject` with values
+outside the column's range, in `few` with values within it that a single row has. Filters that cost more than
+the visit, or pass many rows, gain less.
 """
 
 from __future__ import annotations
