@@ -8,7 +8,7 @@ any other, and so is one that turns out slow.
 
 A turn costs 40 to 60 µs beside what it walks, so each is used up, and is long enough for a walk of a million
 integers: where it was half as long, every second one (0.4 to 0.5 ms) took another, and was 5 to 15 % slower
-than without the offload, 2 to 4 % now. A scan's first slice, with everything cold, tells little of its speed:
+than without the offload, 1 to 4 % now. A scan's first slice, with everything cold, tells little of its speed:
 what fits is reckoned anew from each slice, and where a chunk fits, the scan itself looks at the clock after
 each.
 """
