@@ -462,10 +462,7 @@ class Session:
                 return
             for finish in transaction.at_commit:
                 finish()
-            if chain:
-                self._chain(lambda: self._end(transaction, committed=True))
-            else:
-                self._end(transaction, committed=True)
+            self._end_block(lambda: self._end(transaction, committed=True), chain=chain)
             execution.finish(CommandOutcome(tag))
 
         if transaction.writes:
@@ -810,10 +807,7 @@ class Session:
         if transaction is None:
             execution.finish(CommandOutcome(tag))
         elif plan.kind == "rollback" or transaction.failed:
-            if plan.chain:
-                self._chain(lambda: self._rolled_back(transaction))
-            else:
-                self._rolled_back(transaction)
+            self._end_block(lambda: self._rolled_back(transaction), chain=plan.chain)
             execution.finish(CommandOutcome("ROLLBACK"))
         else:
             self.commit(transaction, execution, tag, chain=plan.chain)
@@ -839,11 +833,12 @@ class Session:
         savepoint = transaction.roll_back_to(name)
         self.coordinator.locks.release_but(transaction.owner, savepoint.held)
 
-    def _chain(self, end: Callable[[], None]) -> None:
-        """End a block by `end`, and begin the next with its modes."""
-        modes = {mode: self.variables.get(mode) for mode in MODES}
+    def _end_block(self, end: Callable[[], None], *, chain: bool) -> None:
+        """End a block by `end`, and with `chain` begin the next with its modes."""
+        modes = {mode: self.variables.get(mode) for mode in MODES} if chain else {}
         end()
-        self.open_transaction().explicit = True
+        if chain:
+            self.open_transaction().explicit = True
         for mode, value in modes.items():
             self.variables.set(mode, value, local=True)
 

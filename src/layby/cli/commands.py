@@ -32,6 +32,9 @@ class Workers(StrEnum):
     THREADS = "threads"
 
 
+_WORKERS: Final = Workers.PROCESSES if hasattr(os, "memfd_create") else Workers.THREADS
+
+
 class Scenario(StrEnum):
     """The workloads of `layby bench`."""
 
@@ -48,9 +51,6 @@ class Scenario(StrEnum):
     SHARED_WALKS = "shared-walks"
     TUNE = "tune"
     ALL = "all"
-
-
-_WORKERS: Final = Workers.PROCESSES if hasattr(os, "memfd_create") else Workers.THREADS
 
 
 class Rival(StrEnum):

@@ -1,10 +1,10 @@
 """Quiet walks: a read that outran its budget goes on inline for as long as nobody else would wait for it.
 
 To move a walk to another process and back costs 0.1 ms and more on a busy machine, which is a good part of a
-walk of a million integers. The move protects the others; where there are none it is a loss. So
-while no other peek waits or walks, a scan goes on on the serving loop, for `TURN_S` a turn, so that sockets
-are served in between. The first other peek that comes is answered, and ends this: the scan is offloaded like
-any other, and so is one that turns out slow.
+walk of a million integers. The move protects the others; where there are none it is a loss. So while no other
+peek waits or walks, a scan goes on on the serving loop, for `TURN_S` a turn, so that sockets are served in
+between. The first other peek that comes is answered, and ends this: the scan is offloaded like any other, and
+so is one that turns out slow.
 
 A turn costs 40 to 60 µs beside what it walks, so each is used up, and is long enough for a walk of a million
 integers: where it was half as long, every second one (0.4 to 0.5 ms) took another, and was 5 to 15 % slower
