@@ -49,14 +49,26 @@ class SqlError(Exception):
         an answer would keep that, in a cycle, until the garbage collector comes by."""
         self.__traceback__ = self.__context__ = self.__cause__ = None
 
+    def shortened(self) -> SqlError:
+        """Return the error with a message that the serving loop passes on in no time: it may tell a value of
+        many megabytes, of which this is the beginning."""
+        if len(self.message) <= _MOST_TOLD:
+            return self
+        return _rebuild(self.sqlstate, f"{self.message[:_MOST_TOLD]}...", self._given())
+
+    def _given(self) -> dict[str, Any]:
+        return {name: value for name in _FIELDS if (value := getattr(self, name)) is not None}
+
     def __reduce__(self) -> tuple[Any, ...]:
         """Pickle with the keyword fields, so that an error crosses to another process whole."""
-        given = {name: value for name in _FIELDS if (value := getattr(self, name)) is not None}
-        return (_rebuild, (self.sqlstate, self.message, given))
+        return (_rebuild, (self.sqlstate, self.message, self._given()))
 
     def __repr__(self) -> str:
         return f"SqlError({self.sqlstate!r}, {self.message!r})"
 
+
+_MOST_TOLD: Final = 1_024
+"""Characters of a message, where it is shortened."""
 
 _FIELDS: Final = ("detail", "hint", "position", "context", "schema", "table", "column", "constraint")
 

@@ -27,6 +27,7 @@ from layby.errors import SqlError
 from layby.memory.arena import HEAP, Arena
 from layby.pgwire.connection import Connection
 from layby.pgwire.session import OnOutcome, Script
+from layby.sql.statement_text import StatementText, decoded
 from layby.types.column import Column, column_from_values
 from layby.types.relation import ColumnDesc
 from layby.types.scalar import INTEGER, PhysicalValue, SqlType
@@ -145,7 +146,10 @@ class FakeSession:
     def reported_parameters(self) -> dict[str, str]:
         return {"server_version": "15.0 (layby)", "client_encoding": "UTF8"}
 
-    def parse_script(self, sql: str, on_parsed: Callable[[Script | SqlError], None]) -> Script | None:
+    def parse_script(
+        self, sql: StatementText, on_parsed: Callable[[Script | SqlError], None]
+    ) -> Script | None:
+        sql = decoded(sql)
         self.calls.append(("script", sql))
         if sql == "syntax error":
             raise SqlError("42601", 'syntax error at or near "syntax"', position=1)
@@ -164,10 +168,11 @@ class FakeSession:
     def prepare(
         self,
         name: str,
-        sql: str,
+        sql: StatementText,
         param_oids: Sequence[int] | NDArray[np.uint32],
         on_prepared: Callable[[SqlError | None], None],
     ) -> bool:
+        sql = decoded(sql)
         self.calls.append(("prepare", name, sql, tuple(param_oids)))
         if sql == "syntax error":
             raise SqlError("42601", 'syntax error at or near "syntax"', position=1)

@@ -11,7 +11,8 @@ from hypothesis import strategies as st
 from layby.errors import SqlError
 from layby.memory.arena import HEAP
 from layby.pgwire import codec
-from layby.pgwire.codec import Decoder, ProtocolError
+from layby.pgwire.codec import Body, Decoder, ProtocolError
+from layby.pgwire.large_body import LargeBody
 from tests.pgwire import frontend
 
 _names = st.sampled_from(["", "s1", "läufer"])
@@ -92,11 +93,15 @@ def test_junk_gives_the_protocol_error_and_nothing_else(junk: bytes, started: bo
         assert error.sqlstate in ("08P01", "22021")
 
 
+def whole(body: Body) -> bytes:
+    return body if isinstance(body, bytes) else body.data.tobytes()
+
+
 @pytest.mark.parametrize("cut", [1, 4, 5, 6, 40, 58, 60, 70])
 def test_a_large_bind_is_put_together_in_its_arena_wherever_it_is_cut(
     monkeypatch: pytest.MonkeyPatch, cut: int
 ) -> None:
-    monkeypatch.setattr(codec, "LARGE_BIND", 50)
+    monkeypatch.setattr(codec, "LARGE", 50)
     decoder = Decoder(HEAP)
     decoder.feed(frontend.startup(user="a"))
     bind = frontend.bind("p", "s", [b"0123456789" * 4])
@@ -106,14 +111,14 @@ def test_a_large_bind_is_put_together_in_its_arena_wherever_it_is_cut(
     found += decoder.feed(stream[cut:])
     assert (partial, decoder.partial) == (True, False)
     body = found[0][1]
-    assert isinstance(body, np.ndarray) == (5 <= cut < 59)
+    assert isinstance(body, LargeBody) == (5 <= cut < 59)
     assert [kind for kind, _ in found] == [codec.BIND, codec.SYNC, codec.BIND, codec.EXECUTE]
-    assert bytes(body) == bind[5:]
+    assert whole(body) == bind[5:]
     assert codec.read_bind_target(body) == ("p", "s")
 
 
 def test_a_large_bind_that_comes_whole_is_its_bytes(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(codec, "LARGE_BIND", 50)
+    monkeypatch.setattr(codec, "LARGE", 50)
     decoder = Decoder(HEAP)
     bind = frontend.bind("p", "s", [b"0123456789" * 4])
     assert decoder.feed(frontend.startup(user="a") + bind)[1] == (codec.BIND, bind[5:])
@@ -233,16 +238,44 @@ def test_copy_data_is_passed_on_before_its_message_is_complete() -> None:
     assert not decoder.partial
 
 
-def test_a_large_message_in_pieces_is_put_together_once() -> None:
+def test_a_message_in_pieces_is_put_together_once() -> None:
     decoder = Decoder()
     decoder.feed(frontend.startup(user="a"))
-    message = frontend.query("x" * 1_000_000)
+    message = frontend.query("x" * 200_000)
     for start in range(0, len(message) - 1000, 1000):
         assert decoder.feed(message[start : start + 1000]) == []
         # What waits are the pieces as they came: none has been copied into another since the header was.
         assert len(decoder._kept) == start // 1000 + 1
     (found,) = decoder.feed(message[len(message) - len(message) % 1000 - 1000 * (len(message) % 1000 == 0) :])
-    assert found == (codec.QUERY, b"x" * 1_000_000 + b"\0")
+    assert found == (codec.QUERY, b"x" * 200_000 + b"\0")
+
+
+@pytest.mark.parametrize(
+    ("kind", "body"),
+    [
+        (codec.QUERY, b"x" * 1_000_000 + b"\0"),
+        (codec.PARSE, b"s\0" + b"x" * 1_000_000 + b"\0\0\0"),
+        (codec.BIND, b"\0\0" + b"x" * 1_000_000),
+        (codec.FUNCTION_CALL, b"x" * 1_000_000),
+    ],
+    ids=["query", "parse", "bind", "function call"],
+)
+def test_a_large_message_is_copied_to_its_place_as_its_pieces_come(kind: int, body: bytes) -> None:
+    decoder = Decoder()
+    decoder.feed(frontend.startup(user="a"))
+    message = frontend.message(chr(kind), body)
+    assert decoder.feed(message[:1000]) == []
+    large = decoder._large
+    assert large is not None
+    place = large.data
+    for start in range(1000, len(message) - 1000, 1000):
+        assert decoder.feed(message[start : start + 1000]) == []
+        assert (decoder._kept, large._filled) == ([], start + 1000 - 5)
+    (found,) = decoder.feed(message[start + 1000 :])
+    assert found == (kind, large)
+    assert large.data is place
+    assert place.tobytes() == body
+    assert not decoder.partial
 
 
 @pytest.mark.parametrize(

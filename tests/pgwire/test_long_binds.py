@@ -9,12 +9,13 @@ from typing import Any
 
 import numpy as np
 import pytest
+from numpy.typing import NDArray
 
 from layby.adapter.outcome import CommandOutcome, CopyInOutcome
 from layby.compute.runtime import run_job
 from layby.errors import SqlError
 from layby.memory.arena import HEAP, Array, HeapArena
-from layby.pgwire.codec import LARGE_BIND, Body, ProtocolError
+from layby.pgwire.codec import LARGE, ProtocolError
 from layby.pgwire.parameters import LONGEST_AT_ONCE, ReadLongBind
 from layby.types.scalar import INTEGER, TEXT, TIMESTAMP
 from layby.types.type_list import TypeList
@@ -22,7 +23,7 @@ from tests.pgwire.fakes import INT_ROWS, Client, FakeSession, FakeSink, IntRows,
 from tests.pgwire.frontend import SYNC, bind, close, errors, execute, kinds, message, parse, query, split
 
 _LONG = b"x" * LONGEST_AT_ONCE
-_LARGE = b"y" * LARGE_BIND
+_LARGE = b"y" * LARGE
 _READY = ("Z", b"I")
 
 
@@ -129,7 +130,7 @@ def test_a_statement_that_there_is_not_is_told_at_once(client: Client) -> None:
     assert client.session.owed_binds == []
 
 
-@pytest.mark.parametrize("length", [LONGEST_AT_ONCE, LARGE_BIND], ids=["long", "large"])
+@pytest.mark.parametrize("length", [LONGEST_AT_ONCE, LARGE], ids=["long", "large"])
 def test_one_that_breaks_the_protocol_ends_the_connection(client: Client, length: int) -> None:
     broken = message("B", b"\0\0" + pack(">HHi", 0, 1, length + 1) + b"x" * length)
     assert in_pieces(client, broken + SYNC) == b""
@@ -141,7 +142,7 @@ def test_one_that_breaks_the_protocol_ends_the_connection(client: Client, length
 
 @pytest.mark.parametrize(
     ("body", "sqlstate", "ends"),
-    [(b"x" * LARGE_BIND, "42622", False), (b"\0" + b"x" * LONGEST_AT_ONCE, "42622", False)],
+    [(b"x" * LARGE, "42622", False), (b"\0" + b"x" * LONGEST_AT_ONCE, "42622", False)],
 )
 def test_names_without_an_end_are_refused(client: Client, body: bytes, sqlstate: str, ends: bool) -> None:
     answer = in_pieces(client, message("B", body) + SYNC)
@@ -191,7 +192,7 @@ def test_two_are_read_one_after_the_other(client: Client) -> None:
     assert kinds(read(client)) == "22C3Z"
 
 
-def read_apart(body: Body, types: TypeList, width: int | None = None) -> object:
+def read_apart(body: bytes | NDArray[np.uint8], types: TypeList, width: int | None = None) -> object:
     return run_job(ReadLongBind(body, types, width), HEAP)
 
 

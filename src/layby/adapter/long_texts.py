@@ -2,13 +2,15 @@
 
 A script is split first, then each of its statements is planned when its turn comes, since one before may
 create what it names: a short one on the loop, a long one apart. A script of one statement is planned in the
-job that parses it. A short text whose plan takes long (`TooLongError`) is planned apart too: one of many
-short parts, or one that reads a table of many columns.
+job that parses it. A large text (`EncodedText`) is decoded by the jobs too. A short text whose plan takes
+long (`TooLongError`) is planned apart as well: one of many short parts, or one that reads a table of many
+columns.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final
 
@@ -23,6 +25,7 @@ from layby.sql.pack import PackedPlan, pack
 from layby.sql.parse import ParsedStatement, parse_script
 from layby.sql.plan import PlannedStatement
 from layby.sql.planner import plan
+from layby.sql.statement_text import EncodedText, StatementText, cut, decoded, shown
 from layby.types.scalar import SqlType
 
 if TYPE_CHECKING:
@@ -44,10 +47,15 @@ def in_failed_block() -> SqlError:
 
 @dataclass(frozen=True, slots=True)
 class LongStatement:
-    """A prepared statement of a long text: only its plan is kept. `kind` is its name in the grammar."""
+    """A prepared statement of a long text: its tree is not kept. `kind` is its name in the grammar."""
 
-    text: str
+    source: StatementText
     kind: str
+
+    @property
+    def text(self) -> str:
+        """What is told of its text."""
+        return shown(self.source)
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,14 +70,17 @@ class PlannedApart:
 class PlanText:
     """Parses and plans the text of one statement; in a failed block, only one that ends it."""
 
-    text: str
+    text: StatementText
     catalog: Catalog
     types: Sequence[SqlType | None]
     failed: bool
 
     def __call__(self, arena: Arena) -> PlannedApart:
         """Return the plan; raises what parsing and planning raise, and 42601 for several statements."""
-        statements = parse_script(self.text)
+        with _told_briefly(self.text):
+            return self._plan(parse_script(decoded(self.text)), arena)
+
+    def _plan(self, statements: list[ParsedStatement], arena: Arena) -> PlannedApart:
         if len(statements) > 1:
             raise SqlError("42601", "cannot insert multiple commands into a prepared statement")
         if not statements:
@@ -79,10 +90,12 @@ class PlanText:
 
 @dataclass(frozen=True, slots=True)
 class SplitText:
-    """A script's statements: where they begin and end, in characters; `only` is the plan of a sole one."""
+    """A script's statements: where they begin and end in its text, as `cut` counts, and how many characters
+    come before them; `only` is the plan of a sole one."""
 
     starts: NDArray[np.int64]
     stops: NDArray[np.int64]
+    offsets: NDArray[np.int64]
     only: PlannedApart | None
 
 
@@ -90,25 +103,44 @@ class SplitText:
 class SplitScript:
     """Parses a script, and plans its statement where it is but one."""
 
-    text: str
+    text: StatementText
     catalog: Catalog
     failed: bool
 
     def __call__(self, arena: Arena) -> SplitText:
         """Return the statements' places; raises what parsing and planning a sole statement raise."""
-        statements = parse_script(self.text)
-        raw = self.text.encode()
-        starts = np.empty(len(statements), np.int64)
+        with _told_briefly(self.text):
+            text = decoded(self.text)
+            return self._split(text, parse_script(text), arena)
+
+    def _split(self, text: str, statements: list[ParsedStatement], arena: Arena) -> SplitText:
+        raw = text.encode()
+        offsets = np.empty(len(statements), np.int64)
         characters = location = 0
         for number, statement in enumerate(statements):
             characters += len(raw[location : statement.location].decode())
             location = statement.location
-            starts[number] = characters
-        stops = starts + np.array([len(s.text) for s in statements], np.int64)
+            offsets[number] = characters
+        if isinstance(self.text, EncodedText):
+            starts = np.array([s.location for s in statements], np.int64)
+            lengths = [len(s.text.encode()) for s in statements]
+        else:
+            starts, lengths = offsets, [len(s.text) for s in statements]
         only = None
         if len(statements) == 1:
             only = _planned(statements[0], self.catalog, (), arena, failed=self.failed)
-        return SplitText(starts, stops, only)
+        return SplitText(starts, starts + np.array(lengths, np.int64), offsets, only)
+
+
+@contextmanager
+def _told_briefly(text: StatementText) -> Iterator[None]:
+    """Shorten what is raised for a large text: it may quote much of it."""
+    try:
+        yield
+    except SqlError as error:
+        if isinstance(text, EncodedText):
+            raise error.shortened() from None
+        raise
 
 
 def _planned(
@@ -130,7 +162,7 @@ def _planned(
 class ScriptPart:
     """A statement of a long script; `offset` are the script's characters before it."""
 
-    text: str
+    text: StatementText
     offset: int
     planned: PlannedStatement | None = None
     """Its plan, where it is the script's only statement."""
@@ -143,7 +175,7 @@ class LongScript:
 
     __slots__ = ("_at", "_only", "_split", "_text")
 
-    def __init__(self, text: str, split: SplitText, only: ScriptPart | None) -> None:
+    def __init__(self, text: StatementText, split: SplitText, only: ScriptPart | None) -> None:
         self._text = text
         self._split = split
         self._only = only
@@ -160,7 +192,7 @@ class LongScript:
             part, self._only = self._only, None
             return part
         start, stop = int(self._split.starts[at]), int(self._split.stops[at])
-        return ScriptPart(self._text[start:stop], start)
+        return ScriptPart(cut(self._text, start, stop), int(self._split.offsets[at]))
 
     def clear(self) -> None:
         """Run no more."""
@@ -176,7 +208,7 @@ def moved(error: SqlError, offset: int) -> SqlError:
 
 
 def split_apart(
-    session: Session, text: str, execution: Execution, then: Callable[[LongScript], None]
+    session: Session, text: StatementText, execution: Execution, then: Callable[[LongScript], None]
 ) -> None:
     """Have a script split, and a sole statement planned; `then` is called in an attempt of `execution`."""
     coordinator = session.coordinator
@@ -201,7 +233,7 @@ def split_apart(
 
 def plan_apart(
     session: Session,
-    text: str,
+    text: StatementText,
     types: Sequence[SqlType | None],
     execution: Execution,
     then: Callable[[str, PlannedStatement | None], None],

@@ -60,6 +60,7 @@ from layby.sql.plan import (
     TransactionPlan,
     UpdatePlan,
 )
+from layby.sql.statement_text import StatementText, shown
 from layby.types.scalar import BY_OID, UNKNOWN, PhysicalValue, SqlType
 from layby.types.type_list import TypeList
 
@@ -185,13 +186,15 @@ class Session:
 
     # Statements and portals
 
-    def parse_script(self, sql: str, on_parsed: Callable[[Script | SqlError], None]) -> Script | None:
+    def parse_script(
+        self, sql: StatementText, on_parsed: Callable[[Script | SqlError], None]
+    ) -> Script | None:
         """Return the statements of a simple query's text, or for a long one None, and call back later.
 
         Raises, or calls back with, SqlError 42601.
         """
         statements = self.coordinator.statements
-        if len(sql) <= LONGEST_AT_ONCE:
+        if isinstance(sql, str) and len(sql) <= LONGEST_AT_ONCE:
             return deque(statements.parse_simple(sql))
         known = self._known(sql)
         if known is not None:
@@ -215,7 +218,7 @@ class Session:
     def prepare(
         self,
         name: str,
-        sql: str,
+        sql: StatementText,
         param_oids: Sequence[int] | NDArray[np.uint32],
         on_prepared: Callable[[SqlError | None], None],
     ) -> bool:
@@ -227,7 +230,7 @@ class Session:
             raise SqlError("42P05", f'prepared statement "{name}" already exists')
         self._prepared.pop(name, None)
         types = _parameter_types(param_oids)
-        if len(sql) > LONGEST_AT_ONCE or len(types) > MANY:
+        if not isinstance(sql, str) or len(sql) > LONGEST_AT_ONCE or len(types) > MANY:
             known = self._known(sql, types)
             if known is None:
                 self._prepare_apart(name, sql, types, on_prepared)
@@ -552,7 +555,7 @@ class Session:
     ) -> Outcome | None:
         """Run one statement of a long script."""
         coordinator = self.coordinator
-        if len(part.text) <= LONGEST_AT_ONCE:
+        if isinstance(part.text, str) and len(part.text) <= LONGEST_AT_ONCE:
 
             def placed(outcome: Outcome) -> Outcome:
                 if isinstance(outcome, FailureOutcome):
@@ -567,7 +570,7 @@ class Session:
             return None if outcome is None else placed(outcome)
         ready = part.planned
         if ready is not None and part.base is coordinator.catalog:
-            self.query = part.text
+            self.query = shown(part.text)
             execution = self._begin_execution(on_outcome)
             execution.attempt(lambda: self._run_planned(ready, (), encoder_for, execution))
             return self._deferred(execution)
@@ -607,15 +610,17 @@ class Session:
         return self._deferred(execution)
 
     def _execute_long(
-        self, text: str, offset: int, encoder_for: EncoderFor, on_outcome: Callable[[Outcome], None]
+        self, text: StatementText, offset: int, encoder_for: EncoderFor, on_outcome: Callable[[Outcome], None]
     ) -> Outcome | None:
         """Run a statement that is planned apart; `offset` are the characters of its script before it."""
         execution = self._begin_execution(on_outcome)
-        self.query = text
+        self.query = shown(text)
         execution.attempt(lambda: self._plan_long(text, offset, encoder_for, execution))
         return self._deferred(execution)
 
-    def _plan_long(self, text: str, offset: int, encoder_for: EncoderFor, execution: Execution) -> None:
+    def _plan_long(
+        self, text: StatementText, offset: int, encoder_for: EncoderFor, execution: Execution
+    ) -> None:
         def planned(_kind: str, found: PlannedStatement | None) -> None:
             if found is not None:
                 self._run_planned(found, (), encoder_for, execution)
@@ -637,7 +642,7 @@ class Session:
     def _prepare_apart(
         self,
         name: str,
-        sql: str,
+        sql: StatementText,
         types: Sequence[SqlType | None],
         on_prepared: Callable[[SqlError | None], None],
         offset: int = 0,
@@ -656,7 +661,7 @@ class Session:
         if isinstance(outcome, FailureOutcome):
             raise outcome.error
 
-    def _known(self, sql: str, types: Sequence[SqlType | None] = ()) -> PlannedStatement | None:
+    def _known(self, sql: StatementText, types: Sequence[SqlType | None] = ()) -> PlannedStatement | None:
         """Return the plan of a long text if it is kept, and may be run."""
         if self.transaction is not None and self.transaction.failed:
             return None
@@ -667,7 +672,7 @@ class Session:
     ) -> Outcome | None:
         """Run a portal of a long text whose plan is of an older catalog, planned again apart."""
         prepared, old = portal.prepared, portal.prepared.planned
-        assert prepared.parsed is not None
+        assert isinstance(prepared.parsed, LongStatement)
         assert old is not None
 
         def planned(_kind: str, fresh: PlannedStatement | None) -> None:
@@ -679,7 +684,8 @@ class Session:
             self._dispatch(fresh.plan, portal.params, encoder_for, execution)
 
         execution = self._begin_execution(on_outcome)
-        text = self.query = prepared.parsed.text
+        text = prepared.parsed.source
+        self.query = prepared.parsed.text
         known = self._known(text, old.params)
         if known is None:
             execution.attempt(lambda: plan_apart(self, text, old.params, execution, planned))

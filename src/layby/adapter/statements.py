@@ -12,6 +12,7 @@ from layby.sql.catalog import Catalog
 from layby.sql.parse import ParsedStatement, parse_script
 from layby.sql.plan import PlannedStatement
 from layby.sql.planner import plan
+from layby.sql.statement_text import StatementText
 from layby.types.scalar import SqlType
 
 EFFORT: Final = 4_096
@@ -80,15 +81,17 @@ class StatementCache:
         return found
 
     def known(
-        self, text: str, catalog: Catalog, param_types: Sequence[SqlType | None] = ()
+        self, text: StatementText, catalog: Catalog, param_types: Sequence[SqlType | None] = ()
     ) -> PlannedStatement | None:
         """Return the plan of a statement's text if it is kept, and of that catalog."""
-        if len(text) > LONGEST_KEPT or len(param_types) > _MOST_TYPES:
+        if not isinstance(text, str) or len(text) > LONGEST_KEPT or len(param_types) > _MOST_TYPES:
             return None
         found = self._plans.get((text, tuple(param_types)))
         return found if found is not None and found.catalog_version == catalog.version else None
 
-    def keep(self, text: str, param_types: Sequence[SqlType | None], planned: PlannedStatement) -> None:
-        """Keep the plan of a statement's text, wherever it was made."""
-        if len(text) <= LONGEST_KEPT and len(param_types) <= _MOST_TYPES:
+    def keep(
+        self, text: StatementText, param_types: Sequence[SqlType | None], planned: PlannedStatement
+    ) -> None:
+        """Keep the plan of a statement's text, wherever it was made; not of one that is too long for that."""
+        if isinstance(text, str) and len(text) <= LONGEST_KEPT and len(param_types) <= _MOST_TYPES:
             self._plans.put((text, tuple(param_types)), planned, len(text))

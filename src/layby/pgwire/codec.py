@@ -4,8 +4,8 @@
 it read a body's fields. Bytes that do not follow the protocol give a `ProtocolError` and nothing else.
 
 Cost: a Bind, Execute and Sync take about 2 µs together. A message of n bytes that arrives in pieces is put
-together once, so it costs n however small the pieces are: at its end, or for a large Bind as they come, in an
-array from which it is read away from the serving loop.
+together once, so it costs n however small the pieces are: at its end, or for a large one as they come, where
+it is read away from the serving loop.
 """
 
 from __future__ import annotations
@@ -20,12 +20,14 @@ from numpy.typing import NDArray
 
 from layby.errors import SqlError
 from layby.memory.arena import HEAP, Arena
+from layby.pgwire.large_body import LargeBody
+from layby.sql.statement_text import StatementText, text_of
 
-Body = bytes | NDArray[np.uint8]
+Body = bytes | LargeBody
+"""A `LargeBody` where a large message came in pieces."""
 
 Message = tuple[int, Body]
-"""The message's kind (its type byte; `STARTUP` for a packet without one) and its body, an array for a large
-Bind that came in pieces."""
+"""The message's kind (its type byte; `STARTUP` for a packet without one) and its body."""
 
 STARTUP: Final = 0
 BIND: Final = ord("B")
@@ -58,11 +60,11 @@ SMALL_LIMIT: Final = 10_000
 LARGE_LIMIT: Final = 0x3FFF_FFFE
 """The longest messages taken, in bytes with their length word: PostgreSQL's own limits."""
 
-LARGE_BIND: Final = 1 << 18
-"""Bytes of a Bind from which on it is put together as its pieces come: to join 20 MB takes 26 ms."""
+LARGE: Final = 1 << 18
+"""Bytes of a message from which on it is put together as its pieces come."""
 
 _LONGEST_NAMES: Final = 4_096
-"""Bytes at the beginning of a large Bind in which its names have to be."""
+"""Bytes at the beginning of a large Bind or Parse in which its names have to be."""
 
 _MANY_OIDS: Final = 128
 
@@ -104,22 +106,22 @@ class Decoder:
         "_arena",
         "_copy_left",
         "_ended",
-        "_filled",
         "_kept",
         "_kept_size",
         "_large",
+        "_large_kind",
         "_startup",
         "_wanted",
         "error",
     )
 
     def __init__(self, arena: Arena = HEAP) -> None:
-        """Large Binds are put together in `arena`."""
+        """Large messages are put together in `arena`."""
         self.error: ProtocolError | None = None
         self._arena = arena
-        self._large: NDArray[np.uint8] | None = None
-        """The body of a large Bind that is not complete, of which `_filled` bytes have come."""
-        self._filled = 0
+        self._large: LargeBody | None = None
+        """The body of a large message that is not complete."""
+        self._large_kind = 0
         self._startup = True
         self._ended = False
         self._kept: list[bytes] = []
@@ -149,12 +151,12 @@ class Decoder:
             messages.append((COPY_DATA, data[:left]))
             data = data[left:]
         elif self._large is not None:
-            left = len(self._large) - self._filled
-            body = self._fill(self._large, data)
-            if body is None:
+            body = self._large
+            data = data[body.fill(data) :]
+            if not body.complete:
                 return messages
-            messages.append((BIND, body))
-            data = data[left:]
+            self._large = None
+            messages.append((self._large_kind, body))
         elif self._kept_size:
             self._kept.append(data)
             self._kept_size += len(data)
@@ -171,15 +173,12 @@ class Decoder:
             self._kept_size = len(data) - at
         return messages
 
-    def _fill(self, large: NDArray[np.uint8], data: bytes | memoryview) -> NDArray[np.uint8] | None:
-        """Take the next bytes of a large Bind; return its body once it is complete."""
-        stop = min(self._filled + len(data), len(large))
-        large[self._filled : stop] = np.frombuffer(data, np.uint8, stop - self._filled)
-        self._filled = stop
-        if stop < len(large):
-            return None
+    def close(self) -> None:
+        """Let go of what has come; nothing more is decoded."""
+        self._ended = True
         self._large = None
-        return large
+        self._kept.clear()
+        self._kept_size = 0
 
     def _startup_packets(self, data: bytes, messages: list[Message]) -> int:
         """Cut packets off until one begins the session; return where the rest begins."""
@@ -219,10 +218,9 @@ class Decoder:
                     if at + 5 < end:
                         messages.append((COPY_DATA, data[at + 5 :]))
                     self._copy_left = stop - end
-                elif kind == BIND and length > LARGE_BIND:
-                    self._large, self._filled = self._arena.empty(length - 4, np.dtype(np.uint8)), 0
-                    if at + 5 < end:
-                        self._fill(self._large, memoryview(data)[at + 5 :])
+                elif length > LARGE:
+                    self._large, self._large_kind = LargeBody(length - 4, self._arena), kind
+                    self._large.fill(data, at + 5)
                 self._wanted = stop - at
                 return at
             messages.append((kind, data[at + 5 : stop]))
@@ -283,39 +281,74 @@ def read_cancel(body: bytes) -> tuple[int, int] | None:
 
 
 def read_string(body: bytes) -> str:
-    """Return the one string that is the whole body: a Query's text, a CopyFail's reason."""
+    """Return the one string that is the whole body: a CopyFail's reason."""
     end = body.find(0)
     if end != len(body) - 1:
-        raise ProtocolError("invalid string in message" if end < 0 else "invalid message format")
+        raise _invalid_string(end)
     return utf8(body[:end])
 
 
-def read_parse(body: bytes) -> tuple[str, str, tuple[int, ...] | NDArray[np.uint32]]:
-    """Return a Parse's statement name, text and parameter type oids (0: to be inferred; many: an array)."""
-    try:
-        name_end = body.index(0)
-        text_end = body.index(0, name_end + 1)
-        count = _count(body, text_end + 1)[0]
-        oids: tuple[int, ...] | NDArray[np.uint32]
-        if count <= _MANY_OIDS:
-            oids = unpack_from(f">{count}I", body, text_end + 3)
-        else:
-            oids = np.frombuffer(body, ">u4", count, text_end + 3)
-    except (ValueError, struct_error):
-        raise ProtocolError("insufficient data left in message") from None
-    if len(body) != text_end + 3 + 4 * count:
-        raise ProtocolError("invalid message format")
-    return utf8(body[:name_end]), utf8(body[name_end + 1 : text_end]), oids
+def read_query(body: Body) -> StatementText:
+    """Return a Query's text."""
+    if isinstance(body, bytes):
+        return read_string(body)
+    if body.zeros != [len(body) - 1]:
+        raise _invalid_string(body.zeros[0] if body.zeros else -1)
+    return text_of(body.data[:-1])
+
+
+def _invalid_string(end: int) -> ProtocolError:
+    return ProtocolError("invalid string in message" if end < 0 else "invalid message format")
+
+
+def read_parse(body: Body) -> tuple[str, StatementText, tuple[int, ...] | NDArray[np.uint32]]:
+    """Return a Parse's statement name, text and parameter type oids (0: to be inferred; many: an array).
+
+    Raises 42622 for a name that is too long in a large one.
+    """
+    text: StatementText
+    if isinstance(body, bytes):
+        name_end = body.find(0)
+        text_end = body.find(0, name_end + 1)
+        if name_end < 0 or text_end < 0:
+            raise _insufficient()
+        oids = _oids(memoryview(body)[text_end + 1 :])
+        text = utf8(body[name_end + 1 : text_end])
+        return utf8(body[:name_end]), text, oids
+    if len(body.zeros) < 2:
+        raise _insufficient()
+    name_end, text_end = body.zeros
+    if name_end > _LONGEST_NAMES:
+        raise _long_name()
+    oids = _oids(body.data[text_end + 1 :].data)
+    return utf8(body.data[:name_end].tobytes()), text_of(body.data[name_end + 1 : text_end]), oids
+
+
+def _oids(data: memoryview) -> tuple[int, ...] | NDArray[np.uint32]:
+    """Return the types that are declared at the end of a Parse."""
+    if len(data) < 2:
+        raise _insufficient()
+    count = _count(data)[0]
+    if len(data) != 2 + 4 * count:
+        raise _insufficient() if len(data) < 2 + 4 * count else ProtocolError("invalid message format")
+    return unpack_from(f">{count}I", data, 2) if count <= _MANY_OIDS else np.frombuffer(data, ">u4", count, 2)
+
+
+def _insufficient() -> ProtocolError:
+    return ProtocolError("insufficient data left in message")
+
+
+def _long_name() -> SqlError:
+    return SqlError("42622", "the name of a portal or prepared statement is too long")
 
 
 def read_bind_target(body: Body) -> tuple[str, str]:
     """Return a Bind's portal and statement, without looking further; raises 42622 for names that are too long
     for that."""
-    parts = bytes(body[:_LONGEST_NAMES]).split(b"\0", 2)
+    head = body[:_LONGEST_NAMES] if isinstance(body, bytes) else body.data[:_LONGEST_NAMES].tobytes()
+    parts = head.split(b"\0", 2)
     if len(parts) < 3:
-        if len(body) > _LONGEST_NAMES:
-            raise SqlError("42622", "the name of a portal or prepared statement is too long")
-        raise ProtocolError("insufficient data left in message")
+        raise _long_name() if len(body) > _LONGEST_NAMES else _insufficient()
     return utf8(parts[0]), utf8(parts[1])
 
 
@@ -357,7 +390,7 @@ def read_bind(body: bytes) -> tuple[str, str, tuple[int, ...], list[bytes | None
             results = unpack_from(f">{count}h", body, at)
             at += 2 * count
     except (ValueError, struct_error):
-        raise ProtocolError("insufficient data left in message") from None
+        raise _insufficient() from None
     if at != len(body):
         raise ProtocolError("invalid message format")
     return utf8(portal), utf8(statement), formats, values, results

@@ -245,7 +245,7 @@ class Connection:
                 if conversation is not None:
                     conversation.message(kind, body)
                 else:
-                    assert isinstance(body, bytes)  # there is no Bind before the session is open
+                    assert isinstance(body, bytes)  # no large message comes before the session is open
                     if not self._startup(body):
                         return
             elif self._decoder.error is not None:
@@ -322,6 +322,7 @@ class Connection:
         if self.closed:
             return
         self.closed = True
+        self._decoder.close()
         self._queue.clear()
         self._output.drop()
         if self._conversation is not None:

@@ -166,7 +166,7 @@ class Conversation:
         return True
 
     def message(self, kind: int, body: Any) -> None:
-        """Run one message, other than Terminate; its body are bytes, of a large Bind an array.
+        """Run one message, other than Terminate; its body is bytes, or that of a large one.
 
         Raises `ProtocolError` where the connection must end.
         """
@@ -192,9 +192,9 @@ class Conversation:
 
     # -- simple query
 
-    def _query(self, body: bytes) -> None:
+    def _query(self, body: Body) -> None:
         try:
-            script = self._session.parse_script(codec.read_string(body), self._on_parsed)
+            script = self._session.parse_script(codec.read_query(body), self._on_parsed)
         except ProtocolError:
             raise
         except SqlError as error:
@@ -257,7 +257,7 @@ class Conversation:
 
     # -- extended query
 
-    def _extended(self, kind: int, body: bytes) -> None:
+    def _extended(self, kind: int, body: Any) -> None:
         """Run one message of the extended protocol; a `SqlError` fails it and all up to the next Sync."""
         output, session = self._output, self._session
         if kind == codec.BIND:
@@ -302,7 +302,8 @@ class Conversation:
         session = self._session
         name, statement = codec.read_bind_target(body)
         types, desc = session.describe_statement(statement)
-        job = ReadLongBind(body, types, None if desc is None else len(desc))
+        data = body if isinstance(body, bytes) else body.data
+        job = ReadLongBind(data, types, None if desc is None else len(desc))
         self.pending = True
         try:
             session.bind_apart(name, statement, job, partial(self._on_bound, name))

@@ -9,10 +9,13 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Final
 
+import numpy as np
+from numpy.typing import NDArray
+
 from layby.adapter.session import ReadBind
 from layby.errors import SqlError
 from layby.memory.arena import Arena
-from layby.pgwire.codec import Body, read_bind, utf8
+from layby.pgwire.codec import read_bind, utf8
 from layby.pgwire.shape import check_formats, column_formats
 from layby.sql.params import pack_params
 from layby.types.formats import decode_binary, parse
@@ -22,15 +25,12 @@ LONGEST_AT_ONCE: Final = 8_192
 """Bytes of a Bind up to which it is read on the loop: 2,000 values at most, up to 1.8 ms. To read it apart
 takes 0.5 ms more."""
 
-_MOST_TOLD: Final = 1_024
-"""Characters of a message that are told of a value that is refused, where it was read apart."""
-
 
 @dataclass(frozen=True, slots=True)
 class ReadLongBind:
     """Reads a long Bind of a statement that has parameters of `types` and `width` result columns, if any."""
 
-    body: Body
+    body: bytes | NDArray[np.uint8]
     types: Sequence[SqlType]
     width: int | None
 
@@ -40,18 +40,10 @@ class ReadLongBind:
         try:
             params = read_parameters(portal, statement, self.types, formats, values)
         except SqlError as error:
-            raise _shortened(error) from None
+            raise error.shortened() from None
         if self.width is not None and result_formats:
             column_formats(result_formats, self.width)
         return ReadBind(pack_params(params, arena), result_formats if self.width is not None else ())
-
-
-def _shortened(error: SqlError) -> SqlError:
-    """Return the error with a message that the loop passes on in no time, however long the value it tells."""
-    if len(error.message) <= _MOST_TOLD:
-        return error
-    message = f"{error.message[:_MOST_TOLD]}..."
-    return SqlError(error.sqlstate, message, detail=error.detail, hint=error.hint, context=error.context)
 
 
 def read_parameters(

@@ -15,6 +15,7 @@ from layby.adapter.outcome import EncoderFor, Outcome, ResultDesc
 from layby.compute.runtime import Job
 from layby.errors import SqlError
 from layby.memory.arena import Arena
+from layby.sql.statement_text import StatementText
 from layby.types.scalar import PhysicalValue, SqlType
 
 OnOutcome = Callable[[Outcome], None]
@@ -79,7 +80,9 @@ class Session(Protocol):
     def reported_parameters(self) -> dict[str, str]:
         """Return the parameters that a client is told at its start."""
 
-    def parse_script(self, sql: str, on_parsed: Callable[[Script | SqlError], None]) -> Script | None:
+    def parse_script(
+        self, sql: StatementText, on_parsed: Callable[[Script | SqlError], None]
+    ) -> Script | None:
         """Return the statements of a simple query's text, or None and call back later, once."""
 
     def execute_statement(
@@ -90,7 +93,7 @@ class Session(Protocol):
     def prepare(
         self,
         name: str,
-        sql: str,
+        sql: StatementText,
         param_oids: Sequence[int] | NDArray[np.uint32],
         on_prepared: Callable[[SqlError | None], None],
     ) -> bool:
