@@ -6,6 +6,7 @@ import contextlib
 import gc
 import os
 import signal
+import time
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import Future
 from dataclasses import dataclass
@@ -16,6 +17,7 @@ import pytest
 
 from layby.errors import InternalError
 from layby.memory import heap, segment, serving_core
+from layby.memory.child import Child
 from layby.memory.segment import mapped_bytes
 from layby.memory.serving_core import ServingCore
 from layby.memory.shared_arena import SharedArena
@@ -28,6 +30,7 @@ from tests.memory.fragmented import SIZE, fragment, resident
 from tests.peek.harness import PAIR, append, bundle_of, error_of, pairs, rows_of
 from tests.peek.pools import PoolHarness, Walks, walks_of
 from tests.peek.test_pool_conformance import HUNDRED, Long, send_endless
+from tests.processes.noting import Noted
 
 
 @pytest.fixture
@@ -118,6 +121,21 @@ def test_a_walk_handed_to_a_process_that_is_dead_already_is_taken_by_the_next(ha
     assert restarts(harness.walks) == 1
     assert rows_of(harness.answer(peek)) == list(HUNDRED)
     assert harness.metrics.walks_offloaded == 2
+
+
+def test_a_walk_handed_to_a_process_that_is_dead_already_leaves_at_once_when_it_is_cancelled(
+    harness: PoolHarness, handed: list[PeekScan]
+) -> None:
+    (walker,) = harness.walks.processes._walkers
+    walker.child.process.kill()
+    walker.child.process.wait()
+    # The loop has not had a turn to notice.
+    peek = harness.send()
+    assert restarts(harness.walks) == 1
+    harness.worker.cancel(peek)
+    assert harness.metrics.permits_in_use == 0
+    assert rows_of(harness.ask()) == list(HUNDRED)
+    assert len(handed) == 2
 
 
 def test_a_walk_that_ignores_its_cancellation_has_its_process_killed(
@@ -260,11 +278,16 @@ class Watched:
     def __init__(self, walks: Walks, monkeypatch: pytest.MonkeyPatch) -> None:
         self._loop = walks.loop
         self.writers: set[int] = set()
+        self.no_longer_read: set[int] = set()
         self.timers: list[Any] = []
         monkeypatch.setattr(walks.processes, "_loop", self)
 
     def __getattr__(self, name: str) -> Any:
         return getattr(self._loop, name)
+
+    def remove_reader(self, descriptor: int) -> None:
+        self.no_longer_read.add(descriptor)
+        self._loop.remove_reader(descriptor)
 
     def add_writer(self, descriptor: int, callback: Callable[[], object]) -> None:
         self.writers.add(descriptor)
@@ -330,6 +353,38 @@ def test_a_pool_that_has_had_no_walk_keeps_house_until_it_is_closed(monkeypatch:
         assert [timer.cancelled() for timer in watched.timers] == [False]
         walks.pool.close()
         assert [timer.cancelled() for timer in watched.timers] == [True]
+
+
+def test_a_pool_that_is_closed_watches_no_descriptor(monkeypatch: pytest.MonkeyPatch) -> None:
+    with walks_of("processes", 2) as walks:
+        watched = Watched(walks, monkeypatch)
+        descriptors = {walker.channel.socket.fileno() for walker in walks.processes._walkers}
+        walks.pool.close()
+        assert len(descriptors) == 2
+        assert watched.no_longer_read == descriptors
+
+
+def test_all_processes_are_asked_to_end_before_the_end_of_one_is_waited_for(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    terminate, end = Child.terminate, Child.end
+    asked: set[int] = set()
+    asked_before_each: list[set[int]] = []
+
+    def noted_terminate(child: Child) -> None:
+        asked.add(child.pid)
+        terminate(child)
+
+    def noted_end(child: Child) -> int:
+        asked_before_each.append(set(asked))
+        return end(child)
+
+    with walks_of("processes", 2) as walks:
+        processes = set(walks.processes.process_ids)
+        monkeypatch.setattr(Child, "terminate", noted_terminate)
+        monkeypatch.setattr(Child, "end", noted_end)
+        walks.pool.close()
+    assert asked_before_each == [processes, processes]
 
 
 def test_an_idle_process_that_is_found_dead_when_house_is_kept_is_replaced(
@@ -467,6 +522,26 @@ def test_a_process_at_rest_gives_back_what_it_has_freed(
     harness.walks.until(lambda: resident(process) < left - SIZE // 2)
 
 
+def test_a_process_works_on_huge_pages_on_one_thread_and_gives_memory_back_after_a_large_answer(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(heap, "REST", 0)  # never: what follows would give memory back too
+    with walks_of("processes", 1, program="tests.processes.noting") as walks:
+        harness = PoolHarness(walks, bundle_of(pairs(*HUNDRED)), inline_budget=10)
+
+        def told() -> str:
+            answer = harness.ask(encoder=Noted())
+            assert isinstance(answer, Rows)
+            assert answer.encoded is not None
+            return bytes(answer.encoded.data).decode()
+
+        empty = send_endless(harness)
+        harness.worker.cancel(empty)
+        harness.until_idle()
+        assert told() == "Arrow's threads: 1, frozen, collapse_heap"
+        assert told() == "Arrow's threads: 1, frozen, collapse_heap, give_memory_back"
+
+
 def test_the_memory_of_a_killed_walk_is_free(harness: PoolHarness) -> None:
     gc.collect()
     before = mapped_bytes()
@@ -517,6 +592,16 @@ def test_processes_that_cannot_live_make_the_pool_unwell_and_leave_walks_to_be_c
         harness.worker.cancel(peek)
         harness.until_idle()
         assert error_of(harness.answers[peek])[0] == "57014"
+
+
+def test_a_process_that_has_told_of_itself_makes_the_pool_well_whatever_died_before() -> None:
+    with walks_of("processes", 1) as walks:
+        (walker,) = walks.processes._walkers
+        for _ in range(3):
+            walks.processes._survival.died(time.monotonic())
+        assert not walks.pool.healthy
+        walks.until(lambda: walker.progress is not None)
+        assert walks.pool.healthy
 
 
 def test_closing_ends_the_processes_though_one_is_stopped() -> None:

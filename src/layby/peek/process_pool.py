@@ -121,7 +121,7 @@ class ProcessWalkPool:
         self.parameters_changed()
         for at in range(size):
             self._adopt(self._new_walker(FIRST_WALKER_SLOT + at))
-        self._housekeeping: Timer | None = loop.call_later(_HOUSEKEEPING_S, self._keep_house)
+        self._housekeeping: Timer = loop.call_later(_HOUSEKEEPING_S, self._keep_house)
 
     @property
     def healthy(self) -> bool:
@@ -150,9 +150,7 @@ class ProcessWalkPool:
     def close(self) -> None:
         """End the processes; walks under way are given up."""
         self._closed = True
-        if self._housekeeping is not None:
-            self._housekeeping.cancel()
-            self._housekeeping = None
+        self._housekeeping.cancel()
         for walker in self._walkers:
             self._stop_watching(walker)
             walker.child.terminate()
@@ -178,7 +176,6 @@ class ProcessWalkPool:
     def _let_wait(self, work: Work) -> None:
         for walk in work.walks:
             walk.on_cancel = lambda: self._withdraw(work)
-            walk.progress_elsewhere = None
 
     def _withdraw(self, work: Work) -> None:
         """Take work of which all is cancelled out of what waits for a process."""
@@ -313,7 +310,6 @@ class ProcessWalkPool:
             names = [walk.scan.spec.collection for walk in work.walks]
             _answer(work, [Failed(InternalError(f'the process that walked "{n}" died')) for n in names])
             done()
-        self._hand_over()
 
     def _in_loop(self, callback: Callable[[], object]) -> None:
         with contextlib.suppress(RuntimeError):  # the loop is closed, and so is this pool
