@@ -119,6 +119,7 @@ class Chunks:
 
     def __init__(self, beginnings: Sequence[Comparison | None]) -> None:
         self.together = Comparisons(beginnings)
+        self._filters = range(len(beginnings))
         self.asked = 0
         self._columns: Sequence[Column] = ()
 
@@ -127,7 +128,9 @@ class Chunks:
 
     def evaluate(self, *columns: Column) -> tuple[list[bool], dict[Comparison, Mask]]:
         self._columns = columns
-        return self.together.evaluate(columns, self._range)
+        may_pass, masks = self.together.evaluate(columns, self._range)
+        assert may_pass <= set(self._filters)
+        return [at in may_pass for at in self._filters], masks
 
     def _range(self, at: int) -> tuple[int, int]:
         self.asked += 1

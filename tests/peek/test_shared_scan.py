@@ -150,10 +150,10 @@ class Noted:
     """Notes which scans `Comparisons.evaluate` tells to look at each chunk."""
 
     def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
-        self.found: list[list[bool]] = []
+        self.found: list[set[int]] = []
         evaluate = Comparisons.evaluate
 
-        def noted(*args: Any) -> tuple[list[bool], object]:
+        def noted(*args: Any) -> tuple[set[int], object]:
             found = evaluate(*args)
             self.found.append(found[0])
             return found
@@ -171,12 +171,7 @@ def test_what_scans_begin_with_is_evaluated_once_a_chunk_for_all_of_them(
     )
     found = [rows_found(outcome) for outcome in outcomes(scans, 10)]
     assert found == [[(k, v) for k in range(10 * v, 10 * v + 10)] for v in (0, 1, 1)] + [[]]
-    assert noted.found == [
-        [True, False, False, False],
-        [False, True, True, False],
-        [False] * 4,
-        [False] * 4,
-    ]
+    assert noted.found == [{0}, {1, 2}, set(), set()]
 
 
 def test_a_scan_that_has_left_is_no_longer_evaluated_for(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -188,7 +183,7 @@ def test_a_scan_that_has_left_is_no_longer_evaluated_for(monkeypatch: pytest.Mon
     together = SharedScan()
     together.step(scans, Fuel(10))
     together.step(scans[1:], Fuel(10))
-    assert noted.found == [[False, True], [True]]
+    assert noted.found == [{1}, {0}]
     assert [scan.positions for scan in scans] == [10, 20]
 
 

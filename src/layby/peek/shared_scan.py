@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Sequence
-from operator import or_
 
 from layby.expr.comparisons import Comparison, Comparisons
 from layby.peek.fuel import Fuel
@@ -26,9 +25,9 @@ class SharedScan:
         self._beginnings: Comparisons
         """What the filters of `_scans` begin with."""
 
-    def step(self, scans: Sequence[PeekScan], fuel: Fuel) -> None:
+    def step(self, scans: Sequence[PeekScan], fuel: Fuel) -> bool:
         """Visit positions for `scans`, at least one, until the fuel is spent, all of them have their outcome,
-        or one holds a full batch; each is charged what was visited.
+        or one holds a full batch; each is charged what was visited. Return whether one may be full or over.
 
         The cursor of the first moves, and all have it afterwards, so those that are left can go on together.
         A scan that raises costs itself alone (`PeekScan.latched` raises it), and what the cursor or a
@@ -36,14 +35,17 @@ class SharedScan:
         """
         start, cursor = self._clock(), scans[0].cursor
         left = [scan for scan in scans if scan.goes_on]
+        settled = len(left) < len(scans)
         while fuel.remaining > 0 and left:
             try:
                 took = self._visit(left, cursor, fuel)
             except Exception as error:  # noqa: BLE001 - raised again by `latched`
                 for scan in left:
                     scan.break_with(error)
+                settled = True
                 break
             if took:
+                settled = True
                 left = [scan for scan in left if scan.goes_on]
                 if any(scan.is_full for scan in took):
                     break
@@ -51,32 +53,38 @@ class SharedScan:
         for scan in scans:
             scan.cursor = cursor
             scan.times.rows += spent
+        return settled
 
-    def _visit(self, scans: Sequence[PeekScan], cursor: Cursor, fuel: Fuel) -> list[PeekScan]:
+    def _visit(self, scans: Sequence[PeekScan], cursor: Cursor, fuel: Fuel) -> Sequence[PeekScan]:
         """Visit one chunk for all scans; return those that have taken it, and may have come to something.
 
         What is raised but by a scan is raised before any has taken it.
         """
-        most = CHUNK
+        most, limited = CHUNK, False
         for scan in scans:
-            most = scan.next_fuel(fuel, most)
-        visit = cursor.advance(most)
+            if scan.position_limit:
+                most, limited = scan.next_fuel(fuel, most), True
+        visit = cursor.advance(min(fuel.remaining, most))
         if visit is None:
             for scan in scans:
                 scan.take_visit(None, ())
-            return list(scans)
+            return scans
         positions = visit.positions
         fuel.charge(positions)
         if scans != self._scans:
             self._scans, self._beginnings = scans, Comparisons([_beginning(scan) for scan in scans])
         slices = visited(visit)
-        may_pass = [False] * len(scans)
+        passed: set[int] = set()
         for part in slices:
-            may_pass = list(map(or_, may_pass, part.may_pass(self._beginnings)))
+            passed |= part.may_pass(self._beginnings)
+        if not passed and not limited:
+            for scan in scans:
+                scan.positions += positions
+            return ()
         took = []
-        for scan, may in zip(scans, may_pass, strict=True):
-            if may or scan.position_limit:
-                scan.take_visit(visit, slices if may else ())
+        for at, scan in enumerate(scans):
+            if at in passed or scan.position_limit:
+                scan.take_visit(visit, slices if at in passed else ())
                 took.append(scan)
             else:
                 scan.positions += positions

@@ -62,8 +62,8 @@ class VisitedSlice:
             found = self._ranges[column] = (int(values.min()), int(values.max()))
         return found
 
-    def may_pass(self, beginnings: Comparisons) -> list[bool]:
-        """Tell for each filter whether a row may pass it, by what it begins with."""
+    def may_pass(self, beginnings: Comparisons) -> set[int]:
+        """Return the filters (by place) that a row may pass, by what they begin with."""
         found, self.masks = beginnings.evaluate(self.columns(beginnings.columns), self.range_of)
         return found
 

@@ -130,7 +130,7 @@ def run(channel: Channel) -> None:
             Walk(part.scan, part.encoder, limits, _canceller(page, setup.slot, bit), stash=part.stash)
             for bit, part in enumerate(request.parts)
         ]
-        work = walks[0] if len(walks) == 1 else SharedWalk(walks, limits)
+        work = walks[0] if len(walks) == 1 else SharedWalk(walks, limits, lambda: page[setup.slot] != 0)
         progress[PROGRESS_NUMBER_SLOT] = 0
         while not work.step():
             progress[PROGRESS_POSITIONS_SLOT] = max(walk.scan.positions for walk in walks)
