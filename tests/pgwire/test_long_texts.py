@@ -2,12 +2,19 @@
 
 from __future__ import annotations
 
+from errno import ENOMEM
+from typing import Any
+
+import numpy as np
 import pytest
 
 from layby.adapter.outcome import CommandOutcome
 from layby.errors import SqlError
+from layby.memory.arena import Array, HeapArena
+from layby.pgwire.codec import LARGE
+from layby.sql.statement_text import EncodedText
 from tests.pgwire.fakes import Client, FakeSession, command_body
-from tests.pgwire.frontend import SYNC, bind, errors, execute, kinds, parse, query, split
+from tests.pgwire.frontend import SYNC, bind, errors, execute, kinds, message, parse, query, split
 
 _READY = ("Z", b"I")
 _REFUSED = SqlError("42601", 'syntax error at or near "a"', position=1)
@@ -24,6 +31,14 @@ def parsed(client: Client, error: SqlError | None = None) -> bytes:
     """Let the session end what parses for longest; return what was written."""
     client.session.owed_texts.pop(0)(error)
     client.run_turns()
+    return client.received()
+
+
+def in_pieces(client: Client, data: bytes) -> bytes:
+    """Send bytes as the transport reads them."""
+    for at in range(0, len(data), 65_536):
+        client.connection.data_received(data[at : at + 65_536])
+        client.run_turns()
     return client.received()
 
 
@@ -73,3 +88,82 @@ def test_a_client_that_leaves_while_its_text_is_parsed_is_told_nothing(
     assert client.session.closed == 1
     assert parsed(client) == b""
     assert ("run", "a") not in client.session.calls
+
+
+_TEXT = "a" * (LARGE + 1)
+
+
+def test_a_large_text_is_handed_on_as_the_bytes_that_came(
+    client: Client, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    handed: list[Any] = []
+    monkeypatch.setattr(client.session, "parse_script", lambda sql, _: handed.append(sql))
+    assert in_pieces(client, query(_TEXT)) == b""
+    (text,) = handed
+    assert isinstance(text, EncodedText)
+    assert text.data.tobytes() == _TEXT.encode()
+
+
+def test_a_large_parse_is_read_to_its_types(client: Client) -> None:
+    client.session.answers[_TEXT] = CommandOutcome("A")
+    sent = parse("s", _TEXT, [23, 0, 25]) + bind("", "s") + execute("") + SYNC
+    assert split(in_pieces(client, sent)) == [("1", b""), ("2", b""), command_body("A"), _READY]
+    assert client.session.calls[0] == ("prepare", "s", _TEXT, (23, 0, 25))
+
+
+_X = b"x" * LARGE
+
+
+@pytest.mark.parametrize(
+    ("kind", "body", "said"),
+    [
+        ("Q", _X, "invalid string in message"),
+        ("Q", _X + b"\0x", "invalid message format"),
+        ("Q", b"\0" + _X + b"\0", "invalid message format"),
+        ("P", _X, "insufficient data left in message"),
+        ("P", _X + b"\0", "insufficient data left in message"),
+        ("P", b"\0" + _X + b"\0", "insufficient data left in message"),
+        ("P", b"\0" + _X + b"\0\0\1\0\0\0", "insufficient data left in message"),
+        ("P", b"\0" + _X + b"\0\0\1\0\0\0\0\0", "invalid message format"),
+        ("P", b"\0" + _X + b"\0\0\0" + _X, "invalid message format"),
+    ],
+)
+def test_a_large_text_that_breaks_the_protocol_ends_the_connection(
+    client: Client, kind: str, body: bytes, said: str
+) -> None:
+    answer = in_pieces(client, message(kind, body) + SYNC)
+    assert [(e["S"], e["C"], e["M"]) for e in errors(answer)] == [("FATAL", "08P01", said)]
+    assert client.closed
+    assert client.session.calls == []
+
+
+def test_the_name_of_a_large_statement_is_short(client: Client) -> None:
+    answer = in_pieces(client, parse("x" * LARGE, "a") + SYNC)
+    assert kinds(answer) == "EZ"
+    assert errors(answer)[0]["C"] == "42622"
+    assert kinds(client.send(query("a"))) == "CZ"
+
+
+def test_a_large_function_call_is_refused(client: Client) -> None:
+    answer = in_pieces(client, message("F", _X * 2))
+    assert kinds(answer) == "EZ"
+    assert errors(answer)[0]["C"] == "0A000"
+
+
+def test_a_large_text_is_skipped_after_an_error(client: Client) -> None:
+    answer = in_pieces(client, bind("", "none") + parse("", _TEXT) + SYNC)
+    assert kinds(answer) == "EZ"
+    assert [call[0] for call in client.session.calls] == ["fail", "sync"]
+
+
+def test_a_text_that_there_is_no_memory_for_ends_its_connection(
+    client: Client, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    class Full(HeapArena):
+        def empty(self, length: int, dtype: np.dtype[Any]) -> Array:
+            raise OSError(ENOMEM, "Cannot allocate memory")
+
+    monkeypatch.setattr(client.connection._decoder, "_arena", Full())
+    (error,) = errors(in_pieces(client, query(_TEXT)))
+    assert (error["S"], error["C"], error["M"]) == ("FATAL", "53200", "out of memory for a message")
+    assert client.connection.closed

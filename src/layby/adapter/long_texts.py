@@ -37,6 +37,8 @@ LONGEST_AT_ONCE: Final = 4_096
 LONGEST_KEPT: Final = 8_192
 """Characters of a text whose plan is worth keeping: longer ones are bulk inserts, seen once."""
 
+_MANY_STATEMENTS: Final = 4_096
+
 
 def in_failed_block() -> SqlError:
     """Return the error for a statement in a block that has failed."""
@@ -126,10 +128,17 @@ class SplitScript:
             lengths = [len(s.text.encode()) for s in statements]
         else:
             starts, lengths = offsets, [len(s.text) for s in statements]
+        stops = starts + np.array(lengths, np.int64)
+        starts, stops, offsets = (_by_reference(each, arena) for each in (starts, stops, offsets))
         only = None
         if len(statements) == 1:
             only = _planned(statements[0], self.catalog, (), arena, failed=self.failed)
-        return SplitText(starts, starts + np.array(lengths, np.int64), offsets, only)
+        return SplitText(starts, stops, offsets, only)
+
+
+def _by_reference(places: NDArray[np.int64], arena: Arena) -> NDArray[np.int64]:
+    """Return the places of many statements in an arena: they cross without being copied on the loop."""
+    return arena.place(places) if len(places) > _MANY_STATEMENTS else places
 
 
 @contextmanager

@@ -16,6 +16,7 @@ from typing import Any, Final, cast
 
 import numpy as np
 
+from layby.errors import SqlError
 from layby.expr.mfp import Mfp
 from layby.expr.packed import pack as pack_mfp
 from layby.expr.scalar import ColumnRef, Expr, Literal, Param, transform, walk
@@ -38,6 +39,7 @@ from layby.sql.plan import (
     Plan,
     PlannedStatement,
     SelectPlan,
+    SeriesSource,
     UpdatePlan,
     ValuesSource,
     is_wide,
@@ -49,6 +51,15 @@ from layby.types.type_list import TypeList
 
 _LARGE: Final = 1 << 15
 """Bytes of an MFP from which on it stays packed: an IN list of some 8,000 numbers takes 1 ms to compile."""
+
+_LARGE_PLAN: Final = 1 << 18
+"""Bytes of a plan from which on all that depends on values stays packed: some constant of it is large."""
+
+_LARGEST_PLAN: Final = 1 << 20
+"""Bytes that a plan may have apart from that: 0.5 ms and more to unpack on the serving loop."""
+
+_LONGEST_LINE: Final = 1 << 15
+"""Characters that are shown of a line of EXPLAIN, where the plan is packed."""
 
 _RESULT: Final = -1
 """The reference to the columns of the result; others count from 0."""
@@ -76,27 +87,42 @@ class PackedPlan:
 
 
 def pack(planned: PlannedStatement, arena: Arena) -> PackedPlan:
-    """Pack a plan that has not been executed yet; raises SqlError 54001 where it nests too deep for it."""
+    """Pack a plan that has not been executed yet.
+
+    Raises SqlError 54001 where it nests too deep for it, and 54000 where it is DDL or a setting that is too
+    large for the serving loop to hold.
+    """
     columns = planned.columns or ()
-    out = io.BytesIO()
     many = len(planned.params) > MANY
+    if many:
+        planned = replace(planned, params=TypeList.of(planned.params))
     try:
-        planned = replace(planned, plan=_Compactor(arena, many=many).compact(planned.plan))
-        if many:
-            planned = replace(planned, params=TypeList.of(planned.params))
-        writer = _Pickler(out, arena, columns)
-        writer.dump(planned)
+        data, apart = _packed(planned, columns, arena, many=many)
+        if len(data) > _LARGE_PLAN and not many:
+            data, apart = _packed(planned, columns, arena, many=True)
     except RecursionError:
         raise too_deep() from None
+    if len(data) > _LARGEST_PLAN:
+        detail = f"Its plan has {len(data)} bytes, and {_LARGEST_PLAN} are the most."
+        raise SqlError("54000", "statement is too large", detail=detail)
     result = tuple(zip(*((c.name, c.type, c.nullable, c.max_length) for c in columns), strict=True))
-    return PackedPlan(out.getvalue(), tuple(writer.columns), result)
+    return PackedPlan(data, apart, result)
+
+
+def _packed(
+    planned: PlannedStatement, columns: tuple[ColumnDesc, ...], arena: Arena, *, many: bool
+) -> tuple[bytes, tuple[Column | PackedRecipe, ...]]:
+    out = io.BytesIO()
+    writer = _Pickler(out, arena, columns)
+    writer.dump(replace(planned, plan=_Compactor(arena, many=many).compact(planned.plan)))
+    return out.getvalue(), tuple(writer.columns)
 
 
 class _Compactor:
     """Makes plans as the loop can hold them: many values in columns, many expressions as bytes.
 
-    Where there are `many` parameters, or cells of a VALUES list to be evaluated, or many columns of it, all
-    that depends on values becomes bytes.
+    Where there are `many` parameters, or large constants, or cells of a VALUES list to be evaluated, or many
+    columns of it, all that depends on values becomes bytes.
     """
 
     def __init__(self, arena: Arena, *, many: bool) -> None:
@@ -112,7 +138,7 @@ class _Compactor:
             case CopyPlan(select=SelectPlan() as select):
                 return replace(plan, select=self._select(select, encoded=True))
             case ExplainPlan(target=target) if target is not None:
-                lines = tuple(explain(target))
+                lines = tuple(_line(line) for line in explain(target))
                 return replace(plan, target=self.compact(target) if plan.analyze else None, lines=lines)
         return plan
 
@@ -138,6 +164,9 @@ class _Compactor:
         source = plan.source
         if isinstance(source, ColumnsSource):
             source = replace(source, columns=())
+        elif isinstance(source, SeriesSource):
+            nothing = Literal(None, source.type)
+            source = SeriesSource(nothing, nothing, nothing, source.type)
         return replace(
             plan,
             source=source,
@@ -147,6 +176,10 @@ class _Compactor:
             offset=None,
             recipe=pack_recipe(recipe(plan), self._arena, packs=packs),
         )
+
+
+def _line(line: str) -> str:
+    return line if len(line) <= _LONGEST_LINE else f"{line[:_LONGEST_LINE]}..."
 
 
 def _column(type_: SqlType, cells: Sequence[Expr]) -> Column | MixedColumn:
