@@ -158,12 +158,12 @@ def test_a_prepared_call_takes_its_process_id_as_a_parameter(
     table: Server, client: Client, other: Client
 ) -> None:
     query = other.send(WALK)
-    client.session.prepare("", "SELECT pg_cancel_backend($1)", [], never_later)
-    types, desc = client.session.describe_statement("")
+    client.session.prepared.prepare("", "SELECT pg_cancel_backend($1)", [], never_later)
+    types, desc = client.session.prepared.describe_statement("")
     assert [t.name for t in types] == ["integer"]
     assert desc is not None
     assert [(c.name, c.type.name) for c in desc] == [("pg_cancel_backend", "boolean")]
-    client.session.bind("", "", (pid(other),))
+    client.session.prepared.bind("", "", (pid(other),))
     client.session.execute_portal("", encoder_for, lambda _: None)
     assert query.error is not None
 

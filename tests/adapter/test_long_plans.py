@@ -115,7 +115,7 @@ def test_a_statement_is_prepared_apart_once(wide: Client, other: Client, length:
     sql = "SELECT c1 FROM w WHERE c0 = $1".ljust(length)
     assert prepared(wide, "get", sql, (23,)) is None
     assert executed(wide, "get", 2) == [(20,)]
-    assert other.session.prepare("get", sql, (23,), Later())
+    assert other.session.prepared.prepare("get", sql, (23,), Later())
     assert executed(other, "get", 1) == [(10,)]
     wide.session.sync(Later())
     other.session.sync(Later())
@@ -123,11 +123,11 @@ def test_a_statement_is_prepared_apart_once(wide: Client, other: Client, length:
 
 def test_a_prepared_statement_whose_table_becomes_wide_follows_the_catalog(client: Client) -> None:
     client.run("CREATE TABLE w (c0 int, c1 int)")
-    assert client.session.prepare("get", "SELECT c1 FROM w WHERE c0 = $1", (), Later())
+    assert client.session.prepared.prepare("get", "SELECT c1 FROM w WHERE c0 = $1", (), Later())
     client.run("DROP TABLE w")
     client.run(f"CREATE TABLE w ({', '.join(f'c{i} int' for i in range(WIDTH))})")
     client.run("INSERT INTO w (c0, c1) VALUES (1, 10)")
-    assert client.session.describe_statement("get")[1] is not None
+    assert client.session.prepared.describe_statement("get")[1] is not None
     assert executed(client, "get", 1) == [(10,)]
     client.session.sync(Later())
     assert executed(client, "get", 2) == []

@@ -31,7 +31,7 @@ class Later:
 def prepared(client: Client, name: str, sql: str, oids: tuple[int, ...] = ()) -> SqlError | None:
     """Have a long text prepared, to the end."""
     later = Later()
-    assert client.session.prepare(name, sql, oids, later) is False
+    assert client.session.prepared.prepare(name, sql, oids, later) is False
     assert later.got == []
     client.server.settle()
     (error,) = later.got
@@ -40,7 +40,7 @@ def prepared(client: Client, name: str, sql: str, oids: tuple[int, ...] = ()) ->
 
 
 def executed(client: Client, statement: str, *params: Any) -> Any:
-    client.session.bind("", statement, params)
+    client.session.prepared.bind("", statement, params)
     later = Later()
     outcome: Outcome | None = client.session.execute_portal("", encoder_for, later)
     if outcome is None:
@@ -262,7 +262,7 @@ def test_a_session_that_is_closed_waits_for_no_plan(server: Server, table: Clien
 
 def test_a_long_text_is_prepared_apart_and_runs_with_each_binding(table: Client) -> None:
     assert prepared(table, "put", f"INSERT INTO t VALUES ($1, $2) {PADDING}") is None
-    types, columns = table.session.describe_statement("put")
+    types, columns = table.session.prepared.describe_statement("put")
     assert ([str(t) for t in types], columns) == (["integer", "text"], None)
     assert executed(table, "put", 1, "x") == "INSERT 0 1"
     assert executed(table, "put", 2, "y") == "INSERT 0 1"
@@ -308,18 +308,18 @@ def test_what_a_long_text_is_refused_for_is_told_by_prepare(
     assert found is not None
     assert (found.sqlstate, found.message, found.position) == error
     with pytest.raises(SqlError, match='prepared statement "s" does not exist'):
-        client.session.describe_statement("s")
+        client.session.prepared.describe_statement("s")
 
 
 def test_an_empty_text_is_prepared_however_long(client: Client) -> None:
     assert prepared(client, "", PADDING) is None
-    assert client.session.describe_statement("") == ((), None)
+    assert client.session.prepared.describe_statement("") == ((), None)
     assert executed(client, "") == ""
 
 
 def test_preparing_a_long_text_is_ended_by_a_cancellation(client: Client) -> None:
     later = Later()
-    client.session.prepare("s", "SELECT 1" + PADDING, (), later)
+    client.session.prepared.prepare("s", "SELECT 1" + PADDING, (), later)
     client.session.cancel()
     (error,) = later.got
     assert (error.sqlstate, error.message) == ("57014", "canceling statement due to user request")
@@ -331,7 +331,7 @@ def test_a_statement_is_prepared_under_the_catalog_that_is_in_force_at_the_end(
     table: Client, other: Client
 ) -> None:
     later = Later()
-    table.session.prepare("s", "SELECT * FROM t" + PADDING, (), later)
+    table.session.prepared.prepare("s", "SELECT * FROM t" + PADDING, (), later)
     on_its_way(table.server, lambda: other.run("DROP TABLE t"))
     (error,) = later.got
     assert (error.sqlstate, error.message) == ("42P01", 'relation "t" does not exist')

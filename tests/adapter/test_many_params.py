@@ -77,7 +77,7 @@ def numbers(count: int, first: int = 1) -> str:
 def have(client: Client, sql: str, oids: tuple[int, ...] = ()) -> None:
     """Have a statement prepared as the unnamed one, wherever it is planned."""
     later = Later()
-    if not client.session.prepare("", sql, oids, later):
+    if not client.session.prepared.prepare("", sql, oids, later):
         client.server.settle()
         assert later.got == [None]
 
@@ -94,7 +94,7 @@ def run(client: Client, sql: str, *params: Any, oids: tuple[int, ...] = ()) -> A
 def run_large(client: Client, sql: str, *params: Any) -> Any:
     """Run a statement with parameters that a Bind has read apart."""
     have(client, sql)
-    client.session.bind("", "", pack_params(params, HEAP))
+    client.session.prepared.bind("", "", pack_params(params, HEAP))
     later = Later()
     outcome: Outcome | None = client.session.execute_portal("", encoder_for, later)
     assert outcome is None
@@ -117,7 +117,7 @@ def test_many_parameters_are_put_into_their_plan_apart(
 
 def test_a_plan_of_many_parameters_holds_nothing_that_grows_with_them(table: Client) -> None:
     have(table, f"SELECT a FROM t WHERE a IN ({numbers(COUNT)}) OR c IN ({numbers(COUNT)}) LIMIT $1")
-    planned = table.session._prepared[""].planned
+    planned = table.session.prepared._statements[""].planned
     assert planned is not None
     assert isinstance(planned.plan, SelectPlan)
     assert isinstance(planned.params, TypeList)
@@ -231,7 +231,7 @@ def test_an_error_fails_the_block(table: Client) -> None:
 def under_way(client: Client) -> Later:
     """Have a statement begun whose parameters are being put into its plan."""
     have(client, f"SELECT a FROM t WHERE a IN ({numbers(COUNT)})")
-    client.session.bind("", "", tuple(range(COUNT)))
+    client.session.prepared.bind("", "", tuple(range(COUNT)))
     later = Later()
     assert client.session.execute_portal("", encoder_for, later) is None
     assert len(client.server.maintenance.jobs) == 1
@@ -328,7 +328,7 @@ def test_a_large_row_is_written_apart(table: Client, jobs: list[Job]) -> None:
 def test_a_large_row_of_the_block_itself_is_arranged_apart(table: Client, jobs: list[Job]) -> None:
     table.run("BEGIN")
     have(table, "INSERT INTO t (a, b) VALUES (5, $1)")
-    table.session.bind("", "", pack_params(["z" * (1 << 18)], HEAP))
+    table.session.prepared.bind("", "", pack_params(["z" * (1 << 18)], HEAP))
     assert table.session.execute_portal("", encoder_for, Later()) is None
     table.server.settle()
     jobs.clear()
@@ -368,9 +368,9 @@ def test_a_long_list_of_constants_stays_packed_on_the_loop(
 def test_a_short_text_with_many_types_is_prepared_apart_and_kept(table: Client, other: Client) -> None:
     oids = (23,) * COUNT
     assert prepared(table, "", f"SELECT a FROM t WHERE a = ${COUNT}", oids) is None
-    assert len(table.session.describe_statement("")[0]) == COUNT
+    assert len(table.session.prepared.describe_statement("")[0]) == COUNT
     assert executed(table, "", *range(COUNT)) == []
-    assert other.session.prepare("", f"SELECT a FROM t WHERE a = ${COUNT}", oids, Later())
+    assert other.session.prepared.prepare("", f"SELECT a FROM t WHERE a = ${COUNT}", oids, Later())
 
 
 @pytest.mark.parametrize(("count", "kept"), [(2_048, True), (2_049, False)])
@@ -378,6 +378,6 @@ def test_a_plan_of_very_many_types_is_not_looked_up_by_them(table: Client, count
     sql, oids = f"SELECT a FROM t WHERE a = ${count}", (23,) * count
     assert prepared(table, "first", sql, oids) is None
     later = Later()
-    assert table.session.prepare("second", sql, oids, later) is kept
+    assert table.session.prepared.prepare("second", sql, oids, later) is kept
     table.server.settle()
     assert later.got == ([] if kept else [None])

@@ -31,7 +31,7 @@ class Extended:
         return outcome
 
     def rows(self, statement: str, *params: PhysicalValue) -> object:
-        self.session.bind("", statement, params)
+        self.session.prepared.bind("", statement, params)
         outcome = self.execute()
         if isinstance(outcome, FailureOutcome):
             raise outcome.error
@@ -54,8 +54,8 @@ def extended(client: Client) -> Extended:
 
 
 def test_a_prepared_statement_runs_with_each_binding(extended: Extended) -> None:
-    extended.session.prepare("put", "INSERT INTO t VALUES ($1, $2)", [], never_later)
-    extended.session.prepare("get", "SELECT b FROM t WHERE a = $1", [], never_later)
+    extended.session.prepared.prepare("put", "INSERT INTO t VALUES ($1, $2)", [], never_later)
+    extended.session.prepared.prepare("get", "SELECT b FROM t WHERE a = $1", [], never_later)
     assert extended.rows("put", 1, "x") == "INSERT 0 1"
     assert extended.rows("put", 2, "y") == "INSERT 0 1"
     assert extended.rows("get", 2) == [("y",)], "a pipeline sees its own writes"
@@ -65,8 +65,8 @@ def test_a_prepared_statement_runs_with_each_binding(extended: Extended) -> None
 
 
 def test_a_failing_statement_takes_its_pipeline_along(extended: Extended) -> None:
-    extended.session.prepare("put", "INSERT INTO t VALUES ($1, 'x')", [], never_later)
-    extended.session.prepare("bad", "SELECT 1 / $1::int", [], never_later)
+    extended.session.prepared.prepare("put", "INSERT INTO t VALUES ($1, 'x')", [], never_later)
+    extended.session.prepared.prepare("bad", "SELECT 1 / $1::int", [], never_later)
     extended.rows("put", 1)
     assert raises(lambda: extended.rows("bad", 0)) == ("22012", "division by zero")
     extended.session.fail()
@@ -86,48 +86,51 @@ def test_a_failing_statement_takes_its_pipeline_along(extended: Extended) -> Non
 def test_a_parameter_of_a_type_that_is_not_there_is_refused_by_its_name(
     extended: Extended, oid: int, error: tuple[str, str]
 ) -> None:
-    assert raises(lambda: extended.session.prepare("s", "SELECT $1", [oid], never_later)) == error
+    assert raises(lambda: extended.session.prepared.prepare("s", "SELECT $1", [oid], never_later)) == error
 
 
 def test_names_that_are_not_there_or_there_already_are_refused(extended: Extended) -> None:
     session = extended.session
-    session.prepare("s", "SELECT 1", [], never_later)
-    session.bind("p", "s", ())
-    assert raises(lambda: session.prepare("s", "SELECT 2", [], never_later)) == (
+    session.prepared.prepare("s", "SELECT 1", [], never_later)
+    session.prepared.bind("p", "s", ())
+    assert raises(lambda: session.prepared.prepare("s", "SELECT 2", [], never_later)) == (
         "42P05",
         'prepared statement "s" already exists',
     )
-    assert raises(lambda: session.bind("p", "s", ())) == ("42P03", 'cursor "p" already exists')
-    assert raises(lambda: session.bind("", "no", ())) == ("26000", 'prepared statement "no" does not exist')
-    assert raises(lambda: session.describe_statement("no"))[0] == "26000"
-    assert raises(lambda: session.describe_portal("no")) == ("34000", 'portal "no" does not exist')
+    assert raises(lambda: session.prepared.bind("p", "s", ())) == ("42P03", 'cursor "p" already exists')
+    assert raises(lambda: session.prepared.bind("", "no", ())) == (
+        "26000",
+        'prepared statement "no" does not exist',
+    )
+    assert raises(lambda: session.prepared.describe_statement("no"))[0] == "26000"
+    assert raises(lambda: session.prepared.describe_portal("no")) == ("34000", 'portal "no" does not exist')
     outcome = session.execute_portal("no", encoder_for, extended.later.append)
     assert isinstance(outcome, FailureOutcome)
     assert outcome.error.sqlstate == "34000"
-    session.close_statement("s")
-    session.close_statement("s")
-    assert raises(lambda: session.bind("", "s", ()))[0] == "26000"
-    assert raises(lambda: session.bind("", "", ()))[1] == "unnamed prepared statement does not exist"
+    session.prepared.close_statement("s")
+    session.prepared.close_statement("s")
+    assert raises(lambda: session.prepared.bind("", "s", ()))[0] == "26000"
+    assert raises(lambda: session.prepared.bind("", "", ()))[1] == "unnamed prepared statement does not exist"
 
 
 def test_a_wrong_number_of_parameters_is_refused(extended: Extended) -> None:
-    extended.session.prepare("s", "SELECT $1::int + $2::int", [], never_later)
-    assert raises(lambda: extended.session.bind("", "s", (1,))) == (
+    extended.session.prepared.prepare("s", "SELECT $1::int + $2::int", [], never_later)
+    assert raises(lambda: extended.session.prepared.bind("", "s", (1,))) == (
         "08P01",
         'bind message supplies 1 parameters, but prepared statement "s" requires 2',
     )
 
 
 def test_a_prepared_statement_is_one_command(extended: Extended) -> None:
-    assert raises(lambda: extended.session.prepare("s", "SELECT 1; SELECT 2", [], never_later)) == (
+    assert raises(lambda: extended.session.prepared.prepare("s", "SELECT 1; SELECT 2", [], never_later)) == (
         "42601",
         "cannot insert multiple commands into a prepared statement",
     )
 
 
 def test_an_empty_statement_answers_with_an_empty_tag(extended: Extended) -> None:
-    extended.session.prepare("", " -- nothing", [], never_later)
-    assert extended.session.describe_statement("") == ((), None)
+    extended.session.prepared.prepare("", " -- nothing", [], never_later)
+    assert extended.session.prepared.describe_statement("") == ((), None)
     assert extended.rows("") == ""
 
 
@@ -137,14 +140,14 @@ def test_a_parameter_in_a_simple_query_is_refused(client: Client) -> None:
 
 def test_an_index_that_comes_or_goes_leaves_prepared_statements_working(extended: Extended) -> None:
     extended.client.run("INSERT INTO t VALUES (1, 'x')")
-    extended.session.prepare("get", "SELECT a FROM t WHERE b = $1", [], never_later)
+    extended.session.prepared.prepare("get", "SELECT a FROM t WHERE b = $1", [], never_later)
     for sql in ("CREATE INDEX t_b ON t (b)", "DROP INDEX t_b", "DROP INDEX t_a"):
         extended.client.run(sql)
         assert extended.rows("get", "x") == [(1,)]
 
 
 def test_a_result_that_changed_its_type_is_refused(extended: Extended) -> None:
-    extended.session.prepare("get", "SELECT * FROM t", [], never_later)
+    extended.session.prepared.prepare("get", "SELECT * FROM t", [], never_later)
     extended.client.run("DROP TABLE t")
     assert raises(lambda: extended.rows("get")) == (
         "42P01",
@@ -159,16 +162,16 @@ def test_a_result_that_changed_its_type_is_refused(extended: Extended) -> None:
 
 def test_portals_end_with_the_transaction_and_statements_do_not(extended: Extended) -> None:
     session = extended.session
-    session.prepare("s", "SELECT 1", [], never_later)
-    session.bind("p", "s", ())
+    session.prepared.prepare("s", "SELECT 1", [], never_later)
+    session.prepared.bind("p", "s", ())
     assert isinstance(extended.execute("p"), RowsOutcome)
     extended.sync()
-    assert raises(lambda: session.describe_portal("p"))[0] == "34000"
+    assert raises(lambda: session.prepared.describe_portal("p"))[0] == "34000"
     assert extended.rows("s") == [(1,)]
 
 
 def test_deallocate_forgets_statements(extended: Extended) -> None:
-    extended.session.prepare("s", "SELECT 1", [], never_later)
+    extended.session.prepared.prepare("s", "SELECT 1", [], never_later)
     assert extended.client.run("DEALLOCATE s") == "DEALLOCATE"
     assert extended.client.fails("DEALLOCATE s") == ("26000", 'prepared statement "s" does not exist')
 

@@ -154,7 +154,7 @@ def test_show_all_lists_session_and_system_parameters_by_name(client: Client) ->
 
 def test_discard_all_starts_the_session_afresh(client: Client) -> None:
     client.run("SET application_name = 'x'")
-    client.session.prepare("s", "SELECT 1", [], never_later)
+    client.session.prepared.prepare("s", "SELECT 1", [], never_later)
     assert client.run("DISCARD ALL") == "DISCARD ALL"
     assert client.run("SHOW application_name") == [("",)]
     assert client.fails("DEALLOCATE s")[0] == "26000"

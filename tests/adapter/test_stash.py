@@ -160,13 +160,13 @@ def test_a_session_that_an_answer_before_its_own_closes_leaves_no_part(
     killer, victim = server.connect(), server.connect()
     killing = killer.send("SELECT k FROM t")
     victim.send("SELECT v FROM t")
-    on_outcome = killer.session._execution._on_outcome  # type: ignore[union-attr]
+    on_outcome = killer.session._runner.under_way._on_outcome  # type: ignore[union-attr]
 
     def close_the_other(outcome: Outcome) -> None:
         victim.session.close()
         on_outcome(outcome)
 
-    killer.session._execution._on_outcome = close_the_other  # type: ignore[union-attr]
+    killer.session._runner.under_way._on_outcome = close_the_other  # type: ignore[union-attr]
     server.pool.run()
     assert len(blob.objects) == 20
     server.settle()

@@ -115,7 +115,7 @@ def test_compaction_leaves_what_an_open_block_reads(server: Server, client: Clie
     other.run("INSERT INTO t VALUES (1, 'x')")
     client.run("BEGIN")
     client.run("SELECT a FROM t")
-    snapshot = client.session.transaction
+    snapshot = client.session.block.transaction
     assert snapshot is not None
     assert snapshot.snapshot is not None
     for n in range(2, 20):

@@ -21,7 +21,7 @@ from layby.adapter.outcome import (
     ResultDesc,
     RowsOutcome,
 )
-from layby.adapter.session import ReadBind
+from layby.adapter.prepared import ReadBind
 from layby.compute.runtime import Job, run_job
 from layby.errors import SqlError
 from layby.memory.arena import HEAP, Arena
@@ -142,6 +142,10 @@ class FakeSession:
         """Give the outcome owed for longest."""
         on_outcome, outcome = self.owed.pop(0)
         on_outcome(outcome)
+
+    @property
+    def prepared(self) -> FakeSession:
+        return self
 
     def reported_parameters(self) -> dict[str, str]:
         return {"server_version": "15.0 (layby)", "client_encoding": "UTF8"}

@@ -7,7 +7,7 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 from layby.adapter.execution import Execution
-from layby.adapter.outcome import EncoderFor, FailureOutcome
+from layby.adapter.outcome import EncoderFor
 from layby.adapter.reads import read
 from layby.errors import SqlError
 from layby.peek.answer import Failed, PeekResponse, Stashed
@@ -42,7 +42,7 @@ def analyze(
 
     def answered(response: PeekResponse) -> None:
         if isinstance(response, Failed):
-            execution.finish(FailureOutcome(response.error))
+            execution.fail(response.error)
             return
         lines = [*explain(plan), *_figures(profile)]
         if isinstance(response, Stashed):

@@ -10,7 +10,7 @@ import time
 from collections import deque
 from collections.abc import Callable, Sequence
 from dataclasses import replace
-from typing import Protocol
+from typing import Any, Protocol
 
 from layby.adapter.commit import (
     CommitDriver,
@@ -21,7 +21,7 @@ from layby.adapter.commit import (
     UniqueCheck,
     now_ms,
 )
-from layby.adapter.execution import Timer
+from layby.adapter.execution import Execution, Timer
 from layby.adapter.introspection import active_peeks
 from layby.adapter.jobs import SortWrites
 from layby.adapter.locks import LockMode, LockOwner, TableLocks
@@ -406,6 +406,31 @@ class Coordinator:
     def run_apart(self, job: Job, then: Callable[[object], None]) -> None:
         """Run a long job off the loop, then `then` on the loop with its result or the exception it raised."""
         self.maintenance.run_apart(job, lambda result: self.deliver(_Arrival(job, then, result)))
+
+    def run_part(
+        self,
+        execution: Execution,
+        job: Job,
+        then: Callable[[Any], None],
+        refused: Callable[[SqlError], None] | None = None,
+    ) -> None:
+        """Run a long part of a statement off the loop, then `then` with its result in an attempt of it.
+
+        The statement fails with what the job raises, but for a SqlError where `refused` takes that. It can be
+        cancelled meanwhile.
+        """
+
+        def arrived(result: object) -> None:
+            execution.cancel = None
+            if refused is not None and isinstance(result, SqlError):
+                refused(result)
+            elif isinstance(result, Exception):
+                raise result
+            else:
+                then(result)
+
+        execution.cancel = execution.fail
+        self.run_apart(job, lambda result: execution.attempt(arrived, result))
 
 
 def _is_large(parts: Sequence[Updates]) -> bool:

@@ -35,7 +35,7 @@ def create_table(session: Session, plan: CreateTablePlan, execution: Execution) 
         if plan.schema == "pg_catalog":
             raise SqlError("42501", 'permission denied to create "pg_catalog.' + plan.name + '"')
         raise SqlError("3F000", f'schema "{plan.schema}" does not exist')
-    transaction = session.open_transaction()
+    transaction = session.block.open()
     if _relation_exists(coordinator, transaction, plan.name):
         if plan.if_not_exists:
             session.notice(f'relation "{plan.name}" already exists, skipping', "42P07")
@@ -89,7 +89,7 @@ def create_index(session: Session, plan: CreateIndexPlan, execution: Execution) 
     A unique one keeps writes of the table out while it is built, as PostgreSQL does.
     """
     coordinator, table = session.coordinator, plan.table
-    transaction = session.open_transaction()
+    transaction = session.block.open()
     if plan.if_not_exists and _relation_exists(coordinator, transaction, plan.name):
         session.notice(f'relation "{plan.name}" already exists, skipping', "42P07")
         execution.finish(CommandOutcome("CREATE INDEX"))
@@ -109,7 +109,7 @@ def create_index(session: Session, plan: CreateIndexPlan, execution: Execution) 
         _build(session, transaction, table, index, execution)
 
     if plan.unique:
-        session.lock_tables(transaction, (table.id,), execution, go_on)
+        session.block.lock_tables((table.id,), execution, go_on)
     else:
         go_on()
 
@@ -159,16 +159,13 @@ def drop(session: Session, plan: DropPlan, execution: Execution) -> None:
 
 def _drop_held(session: Session, plan: DropPlan, execution: Execution, held: frozenset[int]) -> None:
     coordinator = session.coordinator
-    transaction = session.open_transaction()
+    transaction = session.block.open()
     found, absent = _named(coordinator, plan)
     wanted = {table.id for table, _ in found} - held
     if wanted:
         # What the names mean may have changed once the locks are there.
-        session.lock_tables(
-            transaction,
-            sorted(wanted),
-            execution,
-            lambda: _drop_held(session, plan, execution, held | wanted),
+        session.block.lock_tables(
+            sorted(wanted), execution, lambda: _drop_held(session, plan, execution, held | wanted)
         )
         return
     for name in absent:

@@ -9,7 +9,7 @@ from layby.adapter.copy_format import header_line
 from layby.adapter.copy_in import CopyIn
 from layby.adapter.execution import Execution
 from layby.adapter.jobs import InsertValues, MakeUpdates
-from layby.adapter.outcome import CommandOutcome, CopyInOutcome, CopyOutOutcome, EncoderFor, FailureOutcome
+from layby.adapter.outcome import CommandOutcome, CopyInOutcome, CopyOutOutcome, EncoderFor
 from layby.adapter.reads import instantiation, read
 from layby.compute.arrangement import Updates
 from layby.errors import InternalError, SqlError
@@ -34,7 +34,7 @@ def run(
     execution: Execution,
 ) -> None:
     """Run a statement that writes; its rows are kept until the transaction commits."""
-    transaction = session.open_transaction()
+    transaction = session.block.open()
     table = plan.table
 
     def go_on() -> None:
@@ -48,7 +48,7 @@ def run(
 
     def answered(response: PeekResponse) -> None:
         if isinstance(response, Failed):
-            execution.finish(FailureOutcome(response.error))
+            execution.fail(response.error)
         elif isinstance(response, Stashed):
             execution.fail(InternalError("a write came to rows in the stash"))
         else:
@@ -64,7 +64,7 @@ def run(
             raise SqlError("40001", "could not serialize access due to concurrent update")
         go_on()
 
-    session.lock_tables(transaction, (table.id,), execution, locked)
+    session.block.lock_tables((table.id,), execution, locked)
 
 
 def _keep(
@@ -87,7 +87,7 @@ def _keep(
         execution.finish(CommandOutcome(tag))
         return
     if count < _LARGE and arity <= WIDE and sum(column.nbytes for column in columns) < _LARGE_BYTES:
-        session.open_transaction().write(table.id, job(HEAP))
+        session.block.open().write(table.id, job(HEAP))
         execution.finish(CommandOutcome(tag))
     else:
         _keep_apart(session, job, tag, execution)
@@ -120,21 +120,16 @@ def _keep_apart(
     otherwise: Callable[[], None] | None = None,
 ) -> None:
     """Make and check many rows away from the loop, then keep them."""
-    transaction = session.open_transaction()
+    transaction = session.block.open()
 
-    def made(result: object) -> None:
-        if execution.ended:
-            return
-        if isinstance(result, Updates):
-            transaction.write(job.table.id, result)
+    def made(updates: Updates | None) -> None:
+        if updates is not None:
+            transaction.write(job.table.id, updates)
             execution.finish(CommandOutcome(tag))
-        elif isinstance(result, BaseException):
-            execution.fail(result)
         elif otherwise is not None:
-            execution.attempt(otherwise)
+            otherwise()
 
-    execution.cancel = execution.fail
-    session.coordinator.run_apart(job, made)
+    session.coordinator.run_part(execution, job, made)
 
 
 def copy(session: Session, plan: CopyPlan, encoder_for: EncoderFor, execution: Execution) -> None:
@@ -148,7 +143,7 @@ def copy(session: Session, plan: CopyPlan, encoder_for: EncoderFor, execution: E
 
     def answered(response: PeekResponse) -> None:
         if isinstance(response, Failed):
-            execution.finish(FailureOutcome(response.error))
+            execution.fail(response.error)
             return
         tag, width = f"COPY {response.count}", len(select.columns)
         if isinstance(response, Stashed):
@@ -163,7 +158,7 @@ def copy(session: Session, plan: CopyPlan, encoder_for: EncoderFor, execution: E
 
 
 def _copy_in(session: Session, plan: CopyPlan, execution: Execution) -> None:
-    transaction, table = session.open_transaction(), plan.table
+    transaction, table = session.block.open(), plan.table
     if table is None:
         raise InternalError("COPY FROM names no table")
 

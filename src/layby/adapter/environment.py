@@ -29,12 +29,12 @@ class Environment(Mapping[str, PhysicalValue]):
         session = self._session
         match name:
             case "now":
-                transaction = session.transaction
+                transaction = session.block.transaction
                 return self._statement_us() if transaction is None else transaction.started_us
             case "statement_timestamp":
                 return self._statement_us()
             case "current_date":
-                transaction = session.transaction
+                transaction = session.block.transaction
                 now = self._statement_us() if transaction is None else transaction.started_us
                 return now // _DAY_US
             case "current_user" | "session_user":

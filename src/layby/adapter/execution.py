@@ -65,13 +65,13 @@ class Execution:
         else:
             self.result = outcome
 
-    def attempt(self, step: Callable[[], None]) -> None:
+    def attempt(self, step: Callable[..., None], *arguments: object) -> None:
         """Run a part of the statement that a callback brought: what it raises ends the statement, not the
         caller, who serves others; nothing is run for a statement that has ended."""
         if self.ended:
             return
         try:
-            step()
+            step(*arguments)
         except SqlError as error:
             self.fail(error)
         except Exception as error:

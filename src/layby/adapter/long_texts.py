@@ -12,12 +12,14 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Final
+from typing import Final
 
 import numpy as np
 from numpy.typing import NDArray
 
 from layby.adapter.execution import Execution
+from layby.adapter.transaction import in_failed_block
+from layby.adapter.transaction_block import TransactionBlock
 from layby.errors import SqlError
 from layby.memory.arena import HEAP, Arena
 from layby.sql.catalog import Catalog
@@ -28,9 +30,6 @@ from layby.sql.planner import plan
 from layby.sql.statement_text import EncodedText, StatementText, cut, decoded, shown
 from layby.types.scalar import SqlType
 
-if TYPE_CHECKING:
-    from layby.adapter.session import Session
-
 LONGEST_AT_ONCE: Final = 4_096
 """Characters of a text up to which it is parsed on the loop: 1 ms. To plan apart takes 0.3 ms more."""
 
@@ -38,13 +37,6 @@ LONGEST_KEPT: Final = 8_192
 """Characters of a text whose plan is worth keeping: longer ones are bulk inserts, seen once."""
 
 _MANY_STATEMENTS: Final = 4_096
-
-
-def in_failed_block() -> SqlError:
-    """Return the error for a statement in a block that has failed."""
-    return SqlError(
-        "25P02", "current transaction is aborted, commands ignored until end of transaction block"
-    )
 
 
 @dataclass(frozen=True, slots=True)
@@ -217,16 +209,13 @@ def moved(error: SqlError, offset: int) -> SqlError:
 
 
 def split_apart(
-    session: Session, text: StatementText, execution: Execution, then: Callable[[LongScript], None]
+    block: TransactionBlock, text: StatementText, execution: Execution, then: Callable[[LongScript], None]
 ) -> None:
     """Have a script split, and a sole statement planned; `then` is called in an attempt of `execution`."""
-    coordinator = session.coordinator
+    coordinator, catalog = block.coordinator, block.catalog
     base = coordinator.catalog
-    catalog = coordinator.catalog_for(session.transaction)
 
-    def split(result: Any) -> None:
-        if not isinstance(result, SplitText):
-            raise result
+    def split(result: SplitText) -> None:
         only = result.only
         part = None
         if only is not None and only.packed is not None:
@@ -235,13 +224,18 @@ def split_apart(
             part = ScriptPart(text, 0, planned, base)
         then(LongScript(text, result, part))
 
-    execution.cancel = execution.fail
-    job = SplitScript(text, catalog, _has_failed(session))
-    coordinator.run_apart(job, lambda result: execution.attempt(lambda: split(result)))
+    coordinator.run_part(execution, SplitScript(text, catalog, block.failed), split)
+
+
+def known_plan(
+    block: TransactionBlock, text: StatementText, types: Sequence[SqlType | None] = ()
+) -> PlannedStatement | None:
+    """Return the plan of a long text if it is kept, and may be run."""
+    return None if block.failed else block.coordinator.statements.known(text, block.catalog, types)
 
 
 def plan_apart(
-    session: Session,
+    block: TransactionBlock,
     text: StatementText,
     types: Sequence[SqlType | None],
     execution: Execution,
@@ -254,19 +248,12 @@ def plan_apart(
     `then` gets its kind and plan, in an attempt of `execution`; "" and None for an empty text. Where the
     statement is in error, `refused` is called instead, or without that the execution fails.
     """
-    coordinator = session.coordinator
+    coordinator, catalog = block.coordinator, block.catalog
     base = coordinator.catalog
-    catalog = coordinator.catalog_for(session.transaction)
 
-    def arrived(result: Any) -> None:
-        if isinstance(result, SqlError):
-            if refused is None:
-                raise moved(result, offset)
-            refused()
-        elif not isinstance(result, PlannedApart):
-            raise result
-        elif coordinator.catalog is not base:
-            plan_apart(session, text, types, execution, then, offset, refused)
+    def made(result: PlannedApart) -> None:
+        if coordinator.catalog is not base:
+            plan_apart(block, text, types, execution, then, offset, refused)
         elif result.packed is None:
             then(result.kind, None)
         else:
@@ -274,10 +261,9 @@ def plan_apart(
             coordinator.statements.keep(text, types, planned)
             then(result.kind, planned)
 
-    execution.cancel = execution.fail
-    job = PlanText(text, catalog, types, _has_failed(session))
-    coordinator.run_apart(job, lambda result: execution.attempt(lambda: arrived(result)))
+    def in_error(error: SqlError) -> None:
+        if refused is None:
+            raise moved(error, offset)
+        refused()
 
-
-def _has_failed(session: Session) -> bool:
-    return session.transaction is not None and session.transaction.failed
+    coordinator.run_part(execution, PlanText(text, catalog, types, block.failed), made, in_error)

@@ -4,16 +4,17 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from functools import partial
-from typing import TYPE_CHECKING, Any, cast
+from typing import TYPE_CHECKING, cast
 
 from layby.adapter.environment import Environment
 from layby.adapter.execution import Execution
 from layby.adapter.jobs import ArrangeRuns, Instantiate
+from layby.adapter.outcome import EncoderFor, RowsOutcome
 from layby.adapter.own_writes import Run, overlay
 from layby.compute.arrangement import Arranged, ArrangementDesc
 from layby.expr.packed import PackedMfp
 from layby.memory.arena import HEAP
-from layby.peek.answer import PeekResponse, RowEncoder
+from layby.peek.answer import Failed, PeekResponse, RowEncoder, Rows
 from layby.peek.pending import Asker, PendingPeek
 from layby.peek.profile import PeekProfile
 from layby.peek.scan import PeekSpec
@@ -40,6 +41,32 @@ _LARGE_OVERLAY = 4_096
 _LARGE_OVERLAY_BYTES = 1 << 18
 """Values of a transaction's own writes, and bytes of them, from which on they are arranged away from the
 loop: 0.3 ms."""
+
+
+def select(
+    session: Session,
+    plan: SelectPlan,
+    params: BoundParams,
+    encoder_for: EncoderFor,
+    execution: Execution,
+) -> None:
+    """Run a SELECT."""
+    desc = plan.columns
+    encoder = encoder_for(desc)
+
+    def answered(response: PeekResponse) -> None:
+        if isinstance(response, Failed):
+            execution.fail(response.error)
+            return
+        count = response.count
+        tag = f"SELECT {count}"
+        if isinstance(response, Rows):
+            execution.finish(RowsOutcome(desc, tag, count, response.encoded, response.columns))
+        else:
+            reader = session.open_stashed(response, encoder)
+            execution.finish(RowsOutcome(desc, tag, count, None, stash=reader))
+
+    read(session, plan, params, encoder, execution, answered, takes_stashed=True)
 
 
 def read(
@@ -89,7 +116,7 @@ def read(
         if table.rows is not None:
             target = (constant_batch(table.rows(), table.desc.types),)
         else:
-            transaction = session.transaction
+            transaction = session.block.transaction
             desc = coordinator.arrangement(table, source.index)
             target = desc.id
             if transaction is not None:
@@ -128,15 +155,8 @@ def _instantiate_apart(
 ) -> None:
     """Have an execution's values put into a plan away from the loop, and `go_on` with what is `made`."""
 
-    def arrived(result: Any) -> None:
-        if not isinstance(result, Instantiated):
-            raise result
-        execution.cancel = None
-        go_on(made=result)
-
-    execution.cancel = execution.fail
     job = instantiation(session, plan, params)
-    session.coordinator.run_apart(job, lambda result: execution.attempt(lambda: arrived(result)))
+    session.coordinator.run_part(execution, job, lambda made: go_on(made=made))
 
 
 def _sums_wide_rows(session: Session, desc: ArrangementDesc, own: tuple[Run, ...]) -> bool:
@@ -172,16 +192,9 @@ def _read_over(
         pending.overlay = overlay(own, desc)
         _peek(session, pending, execution)
 
-    def arrived(result: object) -> None:
-        if isinstance(result, tuple):
-            execution.attempt(lambda: go_on(result))
-        elif isinstance(result, Exception):
-            execution.fail(result)
-
     values, nbytes = sum(map(len, new)) * len(desc.stored), sum(run.nbytes for run in new)
     if len(desc.stored) <= WIDE and values < _LARGE_OVERLAY and nbytes < _LARGE_OVERLAY_BYTES:
         go_on(job(HEAP))
     else:
-        execution.cancel = execution.fail
-        session.coordinator.hold_reads(session.open_transaction(), pending.spec.timestamp)
-        session.coordinator.run_apart(job, arrived)
+        session.coordinator.hold_reads(session.block.open(), pending.spec.timestamp)
+        session.coordinator.run_part(execution, job, go_on)

@@ -14,23 +14,12 @@ from layby.errors import SqlError
 from layby.sql.explain import explain as explain_lines
 from layby.sql.params import BoundParams
 from layby.sql.plan import DiscardPlan, ExplainPlan, SetPlan, ShowPlan
-from layby.sql.typenames import no_parameter_type
 from layby.types.column import column_from_values
 from layby.types.relation import ColumnDesc
-from layby.types.scalar import TEXT, SqlType
+from layby.types.scalar import TEXT
 
 if TYPE_CHECKING:
     from layby.adapter.session import Session
-
-_VARYING_CHARACTER = frozenset({1043, 1042, 19})
-"""Types that clients may name for a parameter and that are text here: varchar, char(n), name."""
-
-
-def parameter_type(oid: int) -> SqlType:
-    """Return our type for a parameter of a type that is only a spelling of one; raises 0A000 or 42704."""
-    if oid in _VARYING_CHARACTER:
-        return TEXT
-    raise no_parameter_type(oid)
 
 
 def show(session: Session, plan: ShowPlan, encoder_for: EncoderFor, execution: Execution) -> None:
@@ -58,11 +47,11 @@ def set_parameter(session: Session, plan: SetPlan, execution: Execution) -> None
         execution.finish(CommandOutcome("ALTER SYSTEM"))
         return
     tag = "RESET" if plan.value is None else "SET"
-    session.open_transaction()
+    session.block.open()
     if name is None:
         session.variables.reset_all()
     elif name.lower() in VARIABLES:
-        if plan.local and session.status == b"I":
+        if plan.local and not session.block.explicit:
             command = "SET TRANSACTION" if name.lower() in MODES else "SET LOCAL"
             session.notice(f"{command} can only be used in transaction blocks", "25P01", "WARNING")
         local = plan.local or name.lower() in MODES
@@ -81,7 +70,7 @@ def set_parameter(session: Session, plan: SetPlan, execution: Execution) -> None
 
 def _alter_system(session: Session, plan: SetPlan) -> None:
     parameters, name = session.coordinator.parameters, plan.name
-    if session.transaction is not None and session.transaction.explicit:
+    if session.block.explicit:
         raise SqlError("25001", "ALTER SYSTEM cannot run inside a transaction block")
     if name is not None and name.lower() in VARIABLES:
         raise SqlError("55P02", f'parameter "{name}" is not a system parameter', hint=f"Use SET {name} = ...")
@@ -114,14 +103,14 @@ def discard(session: Session, plan: DiscardPlan, execution: Execution) -> None:
     """Run DISCARD, DEALLOCATE, CLOSE ALL and UNLISTEN; `plan.kind` is the command tag."""
     kind = plan.kind
     if kind.startswith("DEALLOCATE"):
-        session.discard_statements(plan.name)
+        session.prepared.discard_statements(plan.name)
     elif kind.startswith("CLOSE"):
-        session.discard_portals()
+        session.prepared.portals.clear()
     elif kind == "DISCARD ALL":
-        if session.transaction is not None and session.transaction.explicit:
+        if session.block.explicit:
             raise SqlError("25001", "DISCARD ALL cannot run inside a transaction block")
-        session.discard_statements()
-        session.discard_portals()
+        session.prepared.discard_statements()
+        session.prepared.portals.clear()
         session.variables.reset_all()
     execution.finish(CommandOutcome(kind))
 

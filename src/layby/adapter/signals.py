@@ -10,7 +10,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from layby.adapter.execution import Execution
-from layby.adapter.outcome import EncoderFor, FailureOutcome, RowsOutcome
+from layby.adapter.outcome import EncoderFor, RowsOutcome
 from layby.adapter.reads import read
 from layby.compute.worker import query_cancelled
 from layby.errors import InternalError, SqlError
@@ -35,7 +35,7 @@ def select(
 
     def answered(response: PeekResponse) -> None:
         if isinstance(response, Failed):
-            execution.finish(FailureOutcome(response.error))
+            execution.fail(response.error)
         elif isinstance(response, Rows):
             execution.attempt(lambda: _act(session, plan, response, encoder_for, execution))
         else:

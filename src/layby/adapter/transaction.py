@@ -17,6 +17,13 @@ _EPOCH_US: Final = 946_684_800_000_000
 """Microseconds from 1970 to 2000, PostgreSQL's epoch."""
 
 
+def in_failed_block() -> SqlError:
+    """Return the error for a statement in a block that has failed."""
+    return SqlError(
+        "25P02", "current transaction is aborted, commands ignored until end of transaction block"
+    )
+
+
 @dataclass(frozen=True, slots=True)
 class Savepoint:
     """Where a transaction stood: its writes, how many steps of DDL it had taken, the tables it held."""

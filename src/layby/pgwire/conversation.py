@@ -259,17 +259,17 @@ class Conversation:
 
     def _extended(self, kind: int, body: Any) -> None:
         """Run one message of the extended protocol; a `SqlError` fails it and all up to the next Sync."""
-        output, session = self._output, self._session
+        output, prepared = self._output, self._session.prepared
         if kind == codec.BIND:
             if len(body) > LONGEST_AT_ONCE:
                 self._bind_apart(body)
                 return
             name, statement, formats, values, result_formats = codec.read_bind(body)
-            types, desc = session.describe_statement(statement)
+            types, desc = prepared.describe_statement(statement)
             params = read_parameters(name, statement, types, formats, values)
             if desc is not None and result_formats:
                 column_formats(result_formats, len(desc))
-            session.bind(name, statement, params)
+            prepared.bind(name, statement, params)
             self._drop_portal(name)
             self._portals[name] = Portal(self._shapes, result_formats)
             output.add(backend.BIND_COMPLETE)
@@ -280,17 +280,17 @@ class Conversation:
             self._describe(*codec.read_target(body))
         elif kind == codec.PARSE:
             name, sql, oids = codec.read_parse(body)
-            if session.prepare(name, sql, oids, self._on_prepared):
+            if prepared.prepare(name, sql, oids, self._on_prepared):
                 output.add(backend.PARSE_COMPLETE)
             else:
                 self.pending = True
         elif kind == codec.CLOSE:
             which, name = codec.read_target(body)
             if which == ord("S"):
-                session.close_statement(name)
+                prepared.close_statement(name)
             else:
                 self._drop_portal(name)
-                session.close_portal(name)
+                prepared.close_portal(name)
             output.add(backend.CLOSE_COMPLETE)
         elif kind == codec.FLUSH:
             output.confirm()
@@ -299,14 +299,14 @@ class Conversation:
 
     def _bind_apart(self, body: Body) -> None:
         """Have a long Bind read away from the serving loop."""
-        session = self._session
+        prepared = self._session.prepared
         name, statement = codec.read_bind_target(body)
-        types, desc = session.describe_statement(statement)
+        types, desc = prepared.describe_statement(statement)
         data = body if isinstance(body, bytes) else body.data
         job = ReadLongBind(data, types, None if desc is None else len(desc))
         self.pending = True
         try:
-            session.bind_apart(name, statement, job, partial(self._on_bound, name))
+            prepared.bind_apart(name, statement, job, partial(self._on_bound, name))
         except SqlError:
             self.pending = False
             raise
@@ -334,13 +334,13 @@ class Conversation:
             self._output.add(backend.PARSE_COMPLETE)
 
     def _describe(self, which: int, name: str) -> None:
-        output, session = self._output, self._session
+        output, prepared = self._output, self._session.prepared
         formats: tuple[int, ...] = ()
         if which == ord("S"):
-            types, desc = session.describe_statement(name)
+            types, desc = prepared.describe_statement(name)
             output.add(backend.parameter_description(types))
         else:
-            desc = session.describe_portal(name)
+            desc = prepared.describe_portal(name)
             portal = self._portals.get(name)
             if portal is not None:
                 formats = portal.formats
@@ -353,11 +353,11 @@ class Conversation:
         if portal is None:
             portal = Portal(self._shapes, ())
         elif portal.rows is not None:
-            session.describe_portal(name)
+            session.prepared.describe_portal(name)
             self._portal_rows(portal, limit)
             return
         elif portal.stream is not None:
-            session.describe_portal(name)
+            session.prepared.describe_portal(name)
             self._executing = portal
             self._begin_stream(portal.stream, limit, self._portal_streamed)
             return

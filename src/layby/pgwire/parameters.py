@@ -12,7 +12,7 @@ from typing import Final
 import numpy as np
 from numpy.typing import NDArray
 
-from layby.adapter.session import ReadBind
+from layby.adapter.prepared import ReadBind
 from layby.errors import SqlError
 from layby.memory.arena import Arena
 from layby.pgwire.codec import read_bind, utf8

@@ -57,38 +57,8 @@ class Script(Protocol):
         """Run no more."""
 
 
-class Session(Protocol):
-    """One client's session. `execute_…` and `sync` return the outcome, or None and call back later, once.
-
-    `on_terminated`, which the connection sets, ends the connection with an error, for the server's part.
-    """
-
-    on_terminated: Callable[[SqlError], None] | None
-
-    @property
-    def process_id(self) -> int:
-        """Names the session in a cancel request."""
-
-    @property
-    def secret_key(self) -> int:
-        """Proves a cancel request: 32 bits."""
-
-    @property
-    def status(self) -> bytes:
-        """`I` outside a transaction block, `T` in one, `E` in a failed one."""
-
-    def reported_parameters(self) -> dict[str, str]:
-        """Return the parameters that a client is told at its start."""
-
-    def parse_script(
-        self, sql: StatementText, on_parsed: Callable[[Script | SqlError], None]
-    ) -> Script | None:
-        """Return the statements of a simple query's text, or None and call back later, once."""
-
-    def execute_statement(
-        self, parsed: Any, encoder_for: EncoderFor, on_outcome: OnOutcome
-    ) -> Outcome | None:
-        """Run one statement of a script."""
+class PreparedStatements(Protocol):
+    """The prepared statements and portals of one session."""
 
     def prepare(
         self,
@@ -114,14 +84,52 @@ class Session(Protocol):
     def describe_portal(self, portal: str) -> ResultDesc | None:
         """Return a portal's result columns."""
 
-    def execute_portal(self, portal: str, encoder_for: EncoderFor, on_outcome: OnOutcome) -> Outcome | None:
-        """Run a portal to its end."""
-
     def close_statement(self, name: str) -> None:
         """Drop a prepared statement, if there is one of that name."""
 
     def close_portal(self, name: str) -> None:
         """Drop a portal, if there is one of that name."""
+
+
+class Session(Protocol):
+    """One client's session. `execute_…` and `sync` return the outcome, or None and call back later, once.
+
+    `on_terminated`, which the connection sets, ends the connection with an error, for the server's part.
+    """
+
+    on_terminated: Callable[[SqlError], None] | None
+
+    @property
+    def process_id(self) -> int:
+        """Names the session in a cancel request."""
+
+    @property
+    def secret_key(self) -> int:
+        """Proves a cancel request: 32 bits."""
+
+    @property
+    def status(self) -> bytes:
+        """`I` outside a transaction block, `T` in one, `E` in a failed one."""
+
+    @property
+    def prepared(self) -> PreparedStatements:
+        """Its prepared statements and portals."""
+
+    def reported_parameters(self) -> dict[str, str]:
+        """Return the parameters that a client is told at its start."""
+
+    def parse_script(
+        self, sql: StatementText, on_parsed: Callable[[Script | SqlError], None]
+    ) -> Script | None:
+        """Return the statements of a simple query's text, or None and call back later, once."""
+
+    def execute_statement(
+        self, parsed: Any, encoder_for: EncoderFor, on_outcome: OnOutcome
+    ) -> Outcome | None:
+        """Run one statement of a script."""
+
+    def execute_portal(self, portal: str, encoder_for: EncoderFor, on_outcome: OnOutcome) -> Outcome | None:
+        """Run a portal to its end."""
 
     def sync(self, on_outcome: OnOutcome) -> Outcome | None:
         """End the implicit transaction: commit what it wrote."""
