@@ -43,6 +43,10 @@ class _ThreadGate:
         with patched(self._patches):
             return self.work.step()
 
+    @property
+    def over(self) -> bool:
+        return self.work.over
+
     def let_through(self, *, opened: bool) -> None:
         self.opened = opened
         self.stands = False
@@ -77,7 +81,8 @@ class GatedThreads(GatedPool):
         return under_way not in self.walks
 
     def _ended(self, under_way: UnderWay) -> None:
-        del self._gates[under_way]
+        if under_way.work.over:
+            self._gates.pop(under_way, None)
         super()._ended(under_way)
         self._bench.walks.loop.stop()
 

@@ -51,7 +51,7 @@ class GatedPool(ABC):
         return self.walks[at].work.walks[0]
 
     def step(self, at: int = 0) -> bool:
-        """Let the walk at place `at` take one step; True where that ended it, and its `done` was called."""
+        """Let what is at place `at` take one step; True where it is over then, and its `done` was called."""
         return self._let_through(self.walks[at], opened=False)
 
     def run(self) -> None:
@@ -78,7 +78,8 @@ class GatedPool(ABC):
     def _let_through(self, under_way: UnderWay, *, opened: bool) -> bool: ...
 
     def _ended(self, under_way: UnderWay) -> None:
-        self.walks.remove(under_way)
+        if under_way.work.over and under_way in self.walks:
+            self.walks.remove(under_way)
         under_way.done()
 
 

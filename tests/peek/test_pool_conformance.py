@@ -252,11 +252,11 @@ class Held:
 
     def __init__(self) -> None:
         self.may_end = threading.Event()
-        self.ended = False
+        self.over = False
 
     def step(self) -> bool:
         self.may_end.wait()
-        self.ended = True
+        self.over = True
         return True
 
 
@@ -271,7 +271,7 @@ def test_a_pool_of_threads_is_closed_once_its_walks_have_ended(monkeypatch: pyte
     pool = ThreadWalkPool(1, lambda deliver: deliver())
     pool.submit(cast("Work", held), lambda: None)
     pool.close()
-    assert held.ended
+    assert held.over
     assert not pool.healthy
 
 
@@ -281,9 +281,13 @@ class Steps:
     def __init__(self, left: int) -> None:
         self.left = left
 
+    @property
+    def over(self) -> bool:
+        return not self.left
+
     def step(self) -> bool:
         self.left -= 1
-        return not self.left
+        return self.over
 
 
 def test_a_stepped_pool_runs_each_walk_to_its_end_in_the_order_of_their_coming() -> None:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+import signal
 from collections import Counter
 from functools import cache
 
@@ -18,6 +20,7 @@ from layby.peek.shared_walk import MOST_TOGETHER, SharedWalk
 from layby.trace.bundle import TraceBundle
 from layby.types.ordering import ASCENDING, DESCENDING
 from layby.types.scalar import BIGINT
+from tests.peek.benches import GatedProcesses
 from tests.peek.gates import Bench
 from tests.peek.harness import (
     INDEX,
@@ -51,6 +54,10 @@ def number(value: int) -> Literal:
 
 def equal(value: int) -> Expr:
     return call("=", V, number(value))
+
+
+def divides_by_zero_at(k: int) -> Expr:
+    return call("=", call("/", number(1), call("-", K, number(k))), V)
 
 
 def burst(*_: object, **__: object) -> None:
@@ -245,11 +252,63 @@ def test_a_pass_whose_walks_are_all_cancelled_ends_within_one_granularity(harnes
 
 def test_an_error_of_one_walk_is_its_own(harness_on: HarnessOn) -> None:
     harness = sharing(harness_on)
-    broken, _ = harness.peek(spec(predicates=[call("=", call("/", number(1), call("-", K, number(50))), V)]))
+    broken, _ = harness.peek(spec(predicates=[divides_by_zero_at(50)]))
     fine, _ = harness.peek(spec(predicates=[equal(1)]))
     harness.settle()
     assert error_of(harness.answers[broken])[0] == "22012"
     assert len(rows_of(harness.answers[fine])) == 15
+
+
+@pytest.mark.parametrize("at", [0, 1, 2])
+def test_a_walk_that_fails_in_a_pass_is_answered_at_once_and_the_others_keep_the_permit(
+    harness_on: HarnessOn, at: int
+) -> None:
+    harness = sharing(harness_on)
+    asked = [spec(predicates=[equal(v)]) for v in range(2)]
+    asked.insert(at, spec(predicates=[divides_by_zero_at(50)]))
+    fine = [harness.peek(each)[0] for each in asked]
+    broken = fine.pop(at)
+    later, _ = harness.peek(spec(constraints=keys(*range(40))))
+    while not harness.pool.step():
+        pass
+    for _ in range(3):  # up to position 70
+        assert not harness.pool.step(), "the pass goes on"
+
+    def answered() -> bool:
+        harness.turn()
+        return broken in harness.answers
+
+    harness.bench.until(answered)
+    assert error_of(harness.answers[broken])[0] == "22012"
+    work = harness.pool.walks[0].work
+    assert [walk.over for walk in work.walks] == [i == at for i in range(3)]
+    assert not any(peek in harness.answers for peek in fine)
+    metrics = harness.metrics
+    assert (metrics.permits_in_use, metrics.permits_queued, later.state) == (1, 1, PeekState.QUEUED)
+    harness.settle()
+    assert [len(rows_of(harness.answers[peek])) for peek in (*fine, later)] == [15, 15, 40]
+    assert (metrics.permits_in_use, metrics.pinned_bytes, metrics.permits_granted) == (0, 0, 3)
+
+
+@pytest.mark.parametrize("bench", ["processes"], indirect=True)
+def test_a_process_that_dies_in_a_pass_fails_the_walks_that_are_not_answered_yet(
+    harness_on: HarnessOn,
+) -> None:
+    harness = sharing(harness_on)
+    peeks = [
+        harness.peek(spec(predicates=[each]))[0] for each in (equal(1), divides_by_zero_at(20), equal(2))
+    ]
+    while not harness.pool.step():
+        pass
+    harness.pool.step()
+    pool = harness.pool
+    assert isinstance(pool, GatedProcesses)
+    harness.bench.until(lambda: pool.walks[0].work.walks[1].over)
+    os.kill(pool.process_id(), signal.SIGKILL)
+    harness.bench.until(lambda: not pool.walks)
+    harness.settle()
+    assert [error_of(harness.answers[peek])[0] for peek in peeks] == ["XX000", "22012", "XX000"]
+    assert (harness.metrics.permits_in_use, harness.metrics.pinned_bytes) == (0, 0)
 
 
 def test_a_scan_that_raises_in_a_pass_costs_itself_alone(

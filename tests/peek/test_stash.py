@@ -704,7 +704,7 @@ def lose(harness: Harness) -> None:
         harness.bench.until(lambda: not pool.walks)
     else:
         dead, lost = pool.walk(), pool.walks.pop()
-        dead.raised = True
+        dead.raised = dead.over = True
         dead.response = Failed(SqlError("XX000", 'the process that walked "test" died'))
         lost.done()
 

@@ -577,7 +577,7 @@ def test_an_answer_to_another_request_is_none(harness: PoolHarness) -> None:
     peek = send_endless(harness)
     processes = harness.walks.processes
     (walker,) = processes._walkers
-    processes._ended(walker, WalkEnded(walker.number - 1, ()))
+    processes._ended(walker, WalkEnded(walker.number - 1, {}))
     assert walker.work is not None
     harness.worker.cancel(peek)
     harness.until_idle()

@@ -173,11 +173,18 @@ class OffloadDriver:
         for other in found:
             if other.ticket is not None:
                 other.ticket.release()
+                other.ticket = None
         return found
 
     def _done(self, together: list[_Taken]) -> None:
-        """Walks are over, on whatever way: their permit and their batches are free again."""
-        for taken in together:
+        """Walks of those that go together are over, on whatever way: their batches are free again.
+
+        The permit stays with those that are left.
+        """
+        for taken in [each for each in together if each.walk.over]:
+            together.remove(taken)
+            if together and taken.ticket is not None:
+                together[0].ticket, taken.ticket = taken.ticket, None
             self._let_go(taken)
             self._account_stash(taken.walk)
             self._ended.append(taken)

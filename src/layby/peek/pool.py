@@ -18,7 +18,8 @@ Work = Walk | SharedWalk
 class WalkPool(Protocol):
     """Runs walks, each to its end where it was put.
 
-    `submit` never blocks; `done` is called on the serving loop once the walk is over, whatever its end. The
+    `submit` never blocks; `done` is called on the serving loop when walks of the work have ended, whatever
+    their end: once where it is one walk, and where they are several at least when the last is over. The
     permits keep the walks under way at `size` at most, so a pool needs no queue of its own to be fair.
     """
 
@@ -77,9 +78,9 @@ class ThreadWalkPool:
     def _run(self) -> None:
         while (item := self._queue.get()) is not None:
             walk, done = item
-            while not walk.step():
-                pass
-            self._deliver(done)
+            while not walk.over:
+                if walk.step():
+                    self._deliver(done)
             del item, walk, done  # an idle thread must not hold the memory of its last walk
 
 
@@ -109,13 +110,13 @@ class SteppedWalkPool:
         return self.walks[at][0].walks[0]
 
     def step(self, at: int = 0) -> bool:
-        """Step the walk at place `at` once; True where that ended it, and its `done` has been called."""
+        """Step what is at place `at` once; True where it is over then, and its `done` has been called."""
         walk, done = self.walks[at]
-        if not walk.step():
-            return False
-        del self.walks[at]
-        done()
-        return True
+        if walk.step():
+            if walk.over:
+                del self.walks[at]
+            done()
+        return walk.over
 
     def run(self) -> None:
         """Step every walk to its end, in the order of their coming."""

@@ -15,7 +15,7 @@ import contextlib
 import logging
 import time
 from collections import deque
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from concurrent.futures import Future
 from dataclasses import replace
 from typing import Final
@@ -183,6 +183,8 @@ class ProcessWalkPool:
             for entry in self._waiting:
                 if entry[0] is work:
                     self._waiting.remove(entry)
+                    for walk in work.walks:
+                        _answer(walk, None)
                     entry[1]()
                     return
 
@@ -219,9 +221,8 @@ class ProcessWalkPool:
         except Exception as error:
             log.exception("a walk could not be handed over")
             for walk in work.walks:
-                walk.raised = True
-            failed = Failed(InternalError(f"a walk could not be handed over: {error}"))
-            self._over(walker, [failed] * len(work.walks))
+                _fail(walk, f"a walk could not be handed over: {error}")
+            self._over(walker)
 
     def _send(self, walker: _Walker, message: object) -> None:
         walker.channel.send(message, wait=False)
@@ -249,7 +250,7 @@ class ProcessWalkPool:
         if work is None or walker.number != number or self._closed:
             return
         # A pass goes on for those of its walks that are not cancelled; the last one to be sets a timer too.
-        if all(walk.cancelled for walk in work.walks):
+        if all(walk.cancelled or walk.over for walk in work.walks):
             log.error("walk process %d did not stop within %g s, killed", walker.child.pid, self._hard_stop_s)
             walker.child.process.kill()
 
@@ -273,19 +274,22 @@ class ProcessWalkPool:
         work = walker.work
         if work is None or ended.number != walker.number:
             return
-        for walk, result in zip(work.walks, ended.results, strict=True):
+        for at, result in ended.results.items():
+            walk = work.walks[at]
             walk.raised = result.raised
             walk.scan.positions = result.positions
             walk.scan.times = result.times
             walk.scan.found_rows(result.found)
-        self._over(walker, [_response(result) for result in ended.results])
+            _answer(walk, _response(result))
+        self._over(walker)
 
-    def _over(self, walker: _Walker, responses: Sequence[PeekResponse | None]) -> None:
+    def _over(self, walker: _Walker) -> None:
+        """Walks of a process have been answered; where all have, it is idle."""
         work, done = walker.work, walker.done
-        walker.work = walker.done = None
-        self._idle.append(walker)
         if work is not None and done is not None:
-            _answer(work, responses)
+            if work.over:
+                walker.work = walker.done = None
+                self._idle.append(walker)
             done()
         self._hand_over()
 
@@ -306,9 +310,8 @@ class ProcessWalkPool:
         walker.work = walker.done = None
         if work is not None and done is not None:
             for walk in work.walks:
-                walk.raised = True
-            names = [walk.scan.spec.collection for walk in work.walks]
-            _answer(work, [Failed(InternalError(f'the process that walked "{n}" died')) for n in names])
+                if not walk.over:
+                    _fail(walk, f'the process that walked "{walk.scan.spec.collection}" died')
             done()
 
     def _in_loop(self, callback: Callable[[], object]) -> None:
@@ -351,10 +354,15 @@ class ProcessWalkPool:
         self._housekeeping = self._loop.call_later(_HOUSEKEEPING_S, self._keep_house)
 
 
-def _answer(work: Work, responses: Sequence[PeekResponse | None]) -> None:
-    for walk, response in zip(work.walks, responses, strict=True):
-        walk.response = response
-        walk.on_cancel = walk.progress_elsewhere = None
+def _answer(walk: Walk, response: PeekResponse | None) -> None:
+    walk.response = response
+    walk.over = True
+    walk.on_cancel = walk.progress_elsewhere = None
+
+
+def _fail(walk: Walk, message: str) -> None:
+    walk.raised = True
+    _answer(walk, Failed(InternalError(message)))
 
 
 def _response(result: WalkResult) -> PeekResponse | None:

@@ -36,9 +36,14 @@ class SharedWalk:
         self._in_force: WalkLimits | None = None
         """What all walks that are left have last been prepared with."""
 
+    @property
+    def over(self) -> bool:
+        """Whether all walks are over."""
+        return all(walk.over for walk in self.walks)
+
     def step(self) -> bool:
-        """Visit one granularity; True when all walks are over. Never raises."""
-        live = self._live
+        """Visit one granularity; True where that was the end of a walk. Never raises."""
+        live, before = self._live, len(self._live)
         if self._any_cancelled():
             live = [walk for walk in live if not walk.given_up()]
         if live:
@@ -55,4 +60,4 @@ class SharedWalk:
                     else:
                         walk.prepare(limits)
         self._live = live
-        return not live
+        return len(live) < before

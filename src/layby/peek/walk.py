@@ -74,6 +74,8 @@ class Walk:
         self.stash = stash
         self.response: PeekResponse | None = None
         self.raised = False
+        self.over = False
+        """Whether there is nothing left to do: `response` is there, or it was cancelled."""
         self.cancelled = False
         self.on_cancel: Callable[[], None] | None = None
         """What tells the place where the walk runs, where it cannot see `cancelled`."""
@@ -120,6 +122,7 @@ class Walk:
         self.scan.found_rows(self.scan.count)
         if self._upload is not None:
             self._upload.discard()
+        self.over = True
         return True
 
     def prepare(self, limits: WalkLimits) -> None:
@@ -156,6 +159,7 @@ class Walk:
             return False
         if upload is not None and not isinstance(self.response, Stashed):
             upload.discard()
+        self.over = True
         return True
 
     def _stopped(self) -> bool:

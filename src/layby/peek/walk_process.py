@@ -98,10 +98,10 @@ class WalkResult(NamedTuple):
 
 
 class WalkEnded(NamedTuple):
-    """The results of a request's walks."""
+    """The results of those of a request's walks that have just ended, by their places."""
 
     number: int
-    results: tuple[WalkResult, ...]
+    results: dict[int, WalkResult]
 
 
 def run(channel: Channel) -> None:
@@ -121,7 +121,7 @@ def run(channel: Channel) -> None:
         )
 
     def answer(request: WalkRequest) -> bool:
-        """Walk a request's scans and send what they came to; whether they took much memory.
+        """Walk a request's scans, send what each comes to as it ends, and tell whether they took much memory.
 
         Its names end with it, so nothing of a request is held while the next one is waited for: this process
         must not be the last to hold batches, nor the server of an answer's memory.
@@ -131,20 +131,27 @@ def run(channel: Channel) -> None:
             for bit, part in enumerate(request.parts)
         ]
         work = walks[0] if len(walks) == 1 else SharedWalk(walks, limits, lambda: page[setup.slot] != 0)
+        left = dict(enumerate(walks))
         progress[PROGRESS_NUMBER_SLOT] = 0
-        while not work.step():
-            progress[PROGRESS_POSITIONS_SLOT] = max(walk.scan.positions for walk in walks)
-            for at, walk in enumerate(walks, PROGRESS_ROWS_SLOT):
-                progress[at] = walk.scan.count
-            progress[PROGRESS_NUMBER_SLOT] = request.number
-            serving_core.give_way()
+        while left:
+            if work.step():
+                ended = {at: left.pop(at) for at, walk in enumerate(walks) if at in left and walk.over}
+                send_results(request.number, ended)
+            else:
+                progress[PROGRESS_POSITIONS_SLOT] = max(walk.scan.positions for walk in walks)
+                for at, walk in enumerate(walks, PROGRESS_ROWS_SLOT):
+                    progress[at] = walk.scan.count
+                progress[PROGRESS_NUMBER_SLOT] = request.number
+                serving_core.give_way()
+        return any(walk.scan.nbytes > _LARGE for walk in walks)
+
+    def send_results(number: int, ended: dict[int, Walk]) -> None:
         try:
-            channel.send(WalkEnded(request.number, tuple(_result(walk, arena) for walk in walks)))
+            channel.send(WalkEnded(number, {at: _result(walk, arena) for at, walk in ended.items()}))
         except ChannelClosedError:
             raise
         except Exception as error:  # noqa: BLE001 - no memory for the answers, say: that costs their peeks
-            channel.send(WalkEnded(request.number, tuple(_unsendable(walk, error) for walk in walks)))
-        return any(walk.scan.nbytes > _LARGE for walk in walks)
+            channel.send(WalkEnded(number, {at: _unsendable(walk, error) for at, walk in ended.items()}))
 
     while True:
         request: WalkRequest | Rest | None = channel.receive()
