@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from layby.adapter.copy_format import header_line
 from layby.adapter.copy_in import CopyIn
 from layby.adapter.execution import Execution
-from layby.adapter.jobs import InsertValues, MakeUpdates
+from layby.adapter.jobs import InsertValues, MakeUpdates, WriteTogether
 from layby.adapter.outcome import CommandOutcome, CopyInOutcome, CopyOutOutcome, EncoderFor
 from layby.adapter.reads import instantiation, read
 from layby.compute.arrangement import Updates
@@ -121,15 +121,17 @@ def _keep_apart(
 ) -> None:
     """Make and check many rows away from the loop, then keep them."""
     transaction = session.block.open()
+    due = transaction.due(job.table.id)
+    work = WriteTogether(job, tuple(run.updates for run in due)) if due else job
 
     def made(updates: Updates | None) -> None:
         if updates is not None:
-            transaction.write(job.table.id, updates)
+            transaction.write(job.table.id, updates, due)
             execution.finish(CommandOutcome(tag))
         elif otherwise is not None:
             otherwise()
 
-    session.coordinator.run_part(execution, job, made)
+    session.coordinator.run_part(execution, work, made)
 
 
 def copy(session: Session, plan: CopyPlan, encoder_for: EncoderFor, execution: Execution) -> None:

@@ -89,15 +89,34 @@ class SortWrites:
 
 
 @dataclass(frozen=True, slots=True)
+class WriteTogether:
+    """Makes the updates of a statement, and puts them together with earlier ones of its table."""
+
+    job: MakeUpdates | InsertValues
+    earlier: tuple[Updates, ...]
+
+    def __call__(self, arena: Arena) -> Updates | None:
+        """Return all of the updates, None where the job does; raises what that raises."""
+        made = self.job(arena)
+        return None if made is None else placed(put_together([*self.earlier, made]), arena)
+
+
+@dataclass(frozen=True, slots=True)
 class ArrangeRuns:
-    """Arranges runs of a transaction's own writes like what they are laid over, at time 0."""
+    """Puts groups of a transaction's own writes together, and arranges them like what they are laid over, at
+    time 0."""
 
     desc: ArrangementDesc
-    runs: tuple[Updates, ...]
+    groups: tuple[tuple[Updates, ...], ...]
 
-    def __call__(self, arena: Arena) -> tuple[Arranged, ...]:
-        """Return what each run comes to."""
-        return tuple(arrange(self.desc, run, repeated(0, len(run.diffs)), 0, 1, arena) for run in self.runs)
+    def __call__(self, arena: Arena) -> tuple[tuple[Updates | None, Arranged], ...]:
+        """Return what each group comes to: its updates together, None for a group of one, and arranged."""
+        return tuple(self._arranged(group, arena) for group in self.groups)
+
+    def _arranged(self, group: tuple[Updates, ...], arena: Arena) -> tuple[Updates | None, Arranged]:
+        together = group[0] if len(group) == 1 else placed(put_together(group), arena)
+        arranged = arrange(self.desc, together, repeated(0, len(together.diffs)), 0, 1, arena)
+        return None if len(group) == 1 else together, arranged
 
 
 @dataclass(frozen=True, slots=True)

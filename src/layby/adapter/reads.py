@@ -10,8 +10,8 @@ from layby.adapter.environment import Environment
 from layby.adapter.execution import Execution
 from layby.adapter.jobs import ArrangeRuns, Instantiate
 from layby.adapter.outcome import EncoderFor, RowsOutcome
-from layby.adapter.own_writes import Run, overlay
-from layby.compute.arrangement import Arranged, ArrangementDesc
+from layby.adapter.own_writes import OwnWrites, overlay
+from layby.compute.arrangement import Arranged, ArrangementDesc, Updates
 from layby.expr.packed import PackedMfp
 from layby.memory.arena import HEAP
 from layby.peek.answer import Failed, PeekResponse, RowEncoder, Rows
@@ -108,7 +108,7 @@ def read(
     coordinator = session.coordinator
     target: int | tuple[Batch, ...]
     timestamp = coordinator.state.upper - 1
-    own: tuple[Run, ...] = ()
+    own: OwnWrites | None = None
     desc: ArrangementDesc | None = None
     if isinstance(source, TableSource):
         table = source.table
@@ -121,7 +121,7 @@ def read(
             target = desc.id
             if transaction is not None:
                 timestamp = coordinator.read_time(transaction)
-                own = transaction.written(table.id)
+                own = transaction.writes.get(table.id)
     elif isinstance(source, SeriesSource):
         name = "generate_series"
         start, stop, step = cast("tuple[int, int, int]", values)
@@ -136,7 +136,7 @@ def read(
     pending = PendingPeek(spec, target, encoder, then, takes_stashed=takes_stashed)
     pending.inline = inline and (desc is None or not _sums_wide_rows(session, desc, own))
     pending.profile = profile
-    if own and desc is not None:
+    if own is not None and desc is not None:
         _read_over(session, pending, desc, own, execution)
     else:
         _peek(session, pending, execution)
@@ -159,13 +159,13 @@ def _instantiate_apart(
     session.coordinator.run_part(execution, job, lambda made: go_on(made=made))
 
 
-def _sums_wide_rows(session: Session, desc: ArrangementDesc, own: tuple[Run, ...]) -> bool:
+def _sums_wide_rows(session: Session, desc: ArrangementDesc, own: OwnWrites | None) -> bool:
     """Return whether a read sums the multiplicities of rows of many columns, by all of which it tells them
     apart: 10 µs a column."""
     if len(desc.stored) <= WIDE:
         return False
     snapshot = session.coordinator.state.snapshot(desc.id)
-    return bool(own) or snapshot is None or not all(batch.inserts_only for batch in snapshot.oks)
+    return own is not None or snapshot is None or not all(batch.inserts_only for batch in snapshot.oks)
 
 
 def _peek(session: Session, pending: PendingPeek, execution: Execution) -> None:
@@ -180,18 +180,19 @@ def _peek(session: Session, pending: PendingPeek, execution: Execution) -> None:
 
 
 def _read_over(
-    session: Session, pending: PendingPeek, desc: ArrangementDesc, own: tuple[Run, ...], execution: Execution
+    session: Session, pending: PendingPeek, desc: ArrangementDesc, own: OwnWrites, execution: Execution
 ) -> None:
     """Read with the transaction's own writes laid over the snapshot, arranged like what is read."""
-    new = [run for run in own if desc.id not in run.arranged]
-    job = ArrangeRuns(desc, tuple(run.updates for run in new))
+    groups = own.to_arrange(desc.id)
+    job = ArrangeRuns(desc, tuple(tuple(run.updates for run in group) for group in groups))
 
-    def go_on(arranged: tuple[Arranged, ...]) -> None:
-        for run, found in zip(new, arranged, strict=True):
-            run.arranged[desc.id] = found
-        pending.overlay = overlay(own, desc)
+    def go_on(made: tuple[tuple[Updates | None, Arranged], ...]) -> None:
+        for group, (updates, arranged) in zip(groups, made, strict=True):
+            own.arranged(group, updates, desc.id, arranged)
+        pending.overlay = overlay(own.runs(), desc)
         _peek(session, pending, execution)
 
+    new = [run for group in groups for run in group]
     values, nbytes = sum(map(len, new)) * len(desc.stored), sum(run.nbytes for run in new)
     if len(desc.stored) <= WIDE and values < _LARGE_OVERLAY and nbytes < _LARGE_OVERLAY_BYTES:
         go_on(job(HEAP))

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final
 
@@ -104,13 +104,18 @@ class Transaction:
                 return at
         raise SqlError("3B001", f'savepoint "{name}" does not exist')
 
-    def write(self, table_id: int, updates: Updates) -> None:
-        """Keep updates of a table until the commit."""
+    def due(self, table_id: int) -> tuple[Run, ...]:
+        """Return the runs that the next updates of a table are to be put together with; mostly none."""
+        own = self.writes.get(table_id)
+        return () if own is None else own.due()
+
+    def write(self, table_id: int, updates: Updates, due: Sequence[Run] = ()) -> None:
+        """Keep updates of a table until the commit; those of the runs that were `due` are among them."""
         if len(updates.diffs):
             own = self.writes.get(table_id)
             if own is None:
                 own = self.writes[table_id] = OwnWrites()
-            own.add(updates)
+            own.add(updates, due)
 
     def written(self, table_id: int) -> tuple[Run, ...]:
         """Return all that was written to a table so far, in few runs; none where nothing was."""
