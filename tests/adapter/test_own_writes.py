@@ -210,7 +210,9 @@ def test_a_large_write_of_a_wide_table_is_left_as_it_is() -> None:
         if number > FRESH:
             read_wide(own)
     assert sum(run.updates is large for run in own.runs()) == 3 * FRESH
-    assert sum(run.updates is not large for run in own.runs()) == 1
+    small = [len(run) for run in own.runs() if run.updates is not large]
+    assert sum(small) == 3 * FRESH
+    assert len(small) <= log2(3 * FRESH) + 1
 
 
 def test_nothing_of_a_wide_table_is_put_together_or_arranged_on_the_loop(
