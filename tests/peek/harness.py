@@ -19,7 +19,7 @@ from layby.memory.arena import HEAP, Arena
 from layby.metrics import PeekMetrics
 from layby.peek.answer import Failed, PeekResponse, RowEncoder, Rows
 from layby.peek.pending import PendingPeek
-from layby.peek.scan import PeekSpec
+from layby.peek.spec import PeekSpec
 from layby.peek.stash import Stash
 from layby.persist.blob import Blob
 from layby.trace.bundle import ErrorUpdate, TraceBundle

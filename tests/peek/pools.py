@@ -17,7 +17,7 @@ from layby.peek.answer import PeekResponse, RowEncoder
 from layby.peek.pending import PendingPeek
 from layby.peek.pool import SteppedWalkPool, ThreadWalkPool, WalkPool
 from layby.peek.process_pool import ProcessWalkPool
-from layby.peek.scan import PeekSpec
+from layby.peek.spec import PeekSpec
 from layby.trace.batch import Batch
 from layby.trace.bundle import TraceBundle
 from tests.peek.harness import INDEX, spec

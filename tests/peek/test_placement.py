@@ -11,9 +11,11 @@ import pytest
 from layby.expr.scalar import ColumnRef
 from layby.peek.answer import EncodedRows, Rows, build_answer, takes_long
 from layby.peek.fuel import Fuel
+from layby.peek.outcome import Complete
 from layby.peek.pending import PeekState
 from layby.peek.pool import Work
-from layby.peek.scan import Complete, PeekScan, PeekSpec
+from layby.peek.scan import PeekScan
+from layby.peek.spec import PeekSpec
 from layby.trace.layout import Layout
 from layby.types.column import Column
 from layby.types.ordering import ASCENDING, DESCENDING

@@ -16,7 +16,7 @@ from layby.expr.scalar import Call, ColumnRef, Expr, Literal
 from layby.peek.answer import EncodedRows, Rows
 from layby.peek.pending import PendingPeek
 from layby.peek.pool import SteppedWalkPool, ThreadWalkPool, Work
-from layby.peek.scan import PeekSpec
+from layby.peek.spec import PeekSpec
 from layby.trace.series import series_batch
 from layby.types.column import Column
 from layby.types.ordering import ASCENDING, DESCENDING

@@ -8,9 +8,10 @@ import pytest
 
 from layby.compute.state import ServingState
 from layby.peek.fuel import Fuel
+from layby.peek.outcome import ScanOutcome
 from layby.peek.pending import PeekState
 from layby.peek.profile import PeekProfile
-from layby.peek.scan import PeekScan, ScanOutcome
+from layby.peek.scan import PeekScan
 from tests.peek.harness import Harness, HarnessOn, bundle_of, pairs, spec
 
 HUNDRED = tuple((k, k) for k in range(100))

@@ -12,7 +12,8 @@ from layby.expr.mfp import Mfp
 from layby.expr.scalar import Call, ColumnRef, Literal
 from layby.peek.fuel import Fuel
 from layby.peek.process_pool import ProcessWalkPool
-from layby.peek.scan import PeekScan, PeekSpec
+from layby.peek.scan import PeekScan
+from layby.peek.spec import PeekSpec
 from layby.peek.walk import Walk, WalkLimits
 from layby.trace.bundle import Snapshot
 from layby.trace.series import series_batch

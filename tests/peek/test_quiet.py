@@ -13,9 +13,11 @@ from layby.expr.scalar import ColumnRef
 from layby.peek.answer import EncodedRows, Rows
 from layby.peek.budget import TURN_S
 from layby.peek.fuel import Fuel
+from layby.peek.outcome import ScanOutcome
 from layby.peek.pending import PeekState
 from layby.peek.quiet import QuietWalk
-from layby.peek.scan import CHUNK, PeekScan, PeekSpec, ScanOutcome
+from layby.peek.scan import CHUNK, PeekScan
+from layby.peek.spec import PeekSpec
 from layby.trace.search import seek
 from layby.types.column import Column
 from layby.types.scalar import BIGINT

@@ -13,7 +13,9 @@ from layby.expr.function import overloads
 from layby.expr.scalar import Call, ColumnRef, Expr, Literal
 from layby.memory.arena import Array, HeapArena
 from layby.peek.fuel import Fuel, UnboundedFuel
-from layby.peek.scan import CHUNK, SUSPENDED, Complete, PeekScan, PeekSpec, ScanFailed, ScanOutcome
+from layby.peek.outcome import SUSPENDED, Complete, ScanFailed, ScanOutcome
+from layby.peek.scan import CHUNK, PeekScan
+from layby.peek.spec import PeekSpec
 from layby.trace.bundle import Snapshot, TraceBundle
 from layby.trace.constraints import Bound, KeyRange
 from layby.trace.cursor import Cursor, Visit

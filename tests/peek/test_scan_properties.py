@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 
 from layby.expr.function import overloads
 from layby.expr.scalar import Call, ColumnRef, Expr, Literal
-from layby.peek.scan import PeekSpec
+from layby.peek.spec import PeekSpec
 from layby.trace.bundle import TraceBundle
 from layby.trace.constraints import Bound, Constraints, KeyRange
 from layby.trace.layout import Layout

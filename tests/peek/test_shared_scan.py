@@ -14,8 +14,10 @@ from layby.expr.comparisons import Comparisons
 from layby.expr.mfp import MfpKernel
 from layby.expr.scalar import And, ColumnRef, Expr, Literal
 from layby.peek.fuel import Fuel
-from layby.peek.scan import Complete, PeekScan, PeekSpec, ScanFailed, ScanOutcome, Suspended
+from layby.peek.outcome import Complete, ScanFailed, ScanOutcome, Suspended
+from layby.peek.scan import PeekScan
 from layby.peek.shared_scan import SharedScan
+from layby.peek.spec import PeekSpec
 from layby.trace.bundle import TraceBundle
 from layby.trace.layout import Layout
 from layby.types.column import column_from_values

@@ -19,9 +19,10 @@ from layby.expr.finishing import Finishing, OrderKey
 from layby.peek import upload
 from layby.peek.answer import EncodedRows, Failed, PeekResponse, RowEncoder, Rows, Stashed
 from layby.peek.fuel import Fuel
+from layby.peek.outcome import Complete, ScanFailed, ScanOutcome, Suspended
 from layby.peek.pending import PeekState, PendingPeek
 from layby.peek.pool import Work
-from layby.peek.scan import Complete, PeekScan, ScanFailed, ScanOutcome, Suspended
+from layby.peek.scan import PeekScan
 from layby.peek.stash import StashReader
 from layby.peek.walk import Walk, WalkLimits
 from layby.persist.folder import FolderBlob

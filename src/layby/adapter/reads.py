@@ -17,7 +17,7 @@ from layby.memory.arena import HEAP
 from layby.peek.answer import Failed, PeekResponse, RowEncoder, Rows
 from layby.peek.pending import Asker, PendingPeek
 from layby.peek.profile import PeekProfile
-from layby.peek.scan import PeekSpec
+from layby.peek.spec import PeekSpec
 from layby.sql.apart import Instantiated, session_names
 from layby.sql.instantiate import instantiate, instantiate_source, recipe
 from layby.sql.params import MANY, BoundParams, PackedParams

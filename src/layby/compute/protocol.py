@@ -14,7 +14,7 @@ from layby.compute.arrangement import ArrangementDesc
 from layby.errors import SqlError
 from layby.peek import answer
 from layby.peek.answer import RowEncoder
-from layby.peek.scan import PeekSpec
+from layby.peek.spec import PeekSpec
 from layby.trace.batch import Batch
 from layby.trace.bundle import Snapshot
 

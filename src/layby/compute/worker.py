@@ -19,10 +19,11 @@ from layby.peek.answer import Failed, PeekResponse, build_answer, takes_long
 from layby.peek.budget import TURN_S
 from layby.peek.fuel import Fuel
 from layby.peek.offload import OffloadDriver, fill_profile, observe_phases
+from layby.peek.outcome import Complete, ScanFailed, Suspended
 from layby.peek.pending import PeekState, PendingPeek
 from layby.peek.pool import WalkPool
 from layby.peek.quiet import QuietWalk
-from layby.peek.scan import Complete, PeekScan, ScanFailed, Suspended
+from layby.peek.scan import PeekScan
 from layby.peek.stash import Stash
 from layby.peek.sweep import Sweep, Turn
 from layby.peek.walk import raised_response

@@ -11,8 +11,9 @@ from numpy.typing import NDArray
 from layby.errors import SqlError
 from layby.expr.finishing import finish
 from layby.memory.sealed import sealed
+from layby.peek.outcome import Complete
 from layby.peek.parts import StashHandle
-from layby.peek.scan import Complete, PeekScan
+from layby.peek.scan import PeekScan
 from layby.types.column import Column
 
 

@@ -8,7 +8,7 @@ from typing import NamedTuple
 
 from layby.peek.answer import PeekResponse, RowEncoder
 from layby.peek.profile import PeekProfile
-from layby.peek.scan import PeekSpec
+from layby.peek.spec import PeekSpec
 from layby.trace.batch import Batch
 from layby.trace.bundle import Snapshot
 

@@ -4,7 +4,16 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
-from layby.peek.scan import PhaseTimes
+
+@dataclass(slots=True)
+class PhaseTimes:
+    """Seconds that a scan has spent, by phase, over all its slices."""
+
+    setup: float = 0.0
+    errors: float = 0.0
+    rows: float = 0.0
+    sort: float = 0.0
+    collection: float = 0.0
 
 
 @dataclass(slots=True)

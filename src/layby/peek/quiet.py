@@ -21,8 +21,9 @@ from typing import Final
 from layby.config import PeekParameters
 from layby.peek.budget import TURN_S
 from layby.peek.fuel import Fuel
+from layby.peek.outcome import SUSPENDED, ScanOutcome, Suspended
 from layby.peek.pending import PendingPeek
-from layby.peek.scan import CHUNK, SUSPENDED, PeekScan, ScanOutcome, Suspended
+from layby.peek.scan import CHUNK, PeekScan
 
 _GROWTH: Final = 64.0
 """How much longer than the one before it a slice is at most: a short one is a poor measure."""

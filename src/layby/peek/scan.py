@@ -15,7 +15,6 @@ from __future__ import annotations
 import logging
 import time
 from collections.abc import Callable, Collection, Sequence
-from dataclasses import dataclass, field
 from typing import Any, Final
 
 import numpy as np
@@ -23,16 +22,17 @@ from numpy.typing import NDArray
 
 from layby.errors import InternalError, SqlError
 from layby.expr.comparisons import Comparison
-from layby.expr.finishing import Finishing, thin
-from layby.expr.mfp import Mfp, MfpKernel
-from layby.expr.packed import PackedMfp
+from layby.expr.mfp import MfpKernel
 from layby.memory.arena import Arena
+from layby.peek.found import FoundRows
 from layby.peek.fuel import Fuel, UnboundedFuel
 from layby.peek.groups import Groups
+from layby.peek.outcome import SUSPENDED, Complete, ScanFailed, ScanOutcome
+from layby.peek.profile import PhaseTimes
+from layby.peek.spec import PeekSpec
 from layby.peek.visited import VisitedSlice, visited
 from layby.trace.batch import Batch
 from layby.trace.bundle import Snapshot
-from layby.trace.constraints import Constraints
 from layby.trace.cursor import Cursor, Visit
 from layby.types.column import Column, concat
 from layby.types.ordering import sort_indices
@@ -46,74 +46,8 @@ _FIRST_CHUNK_OF_LIMITED = 64
 """Where a LIMIT may end a filtered walk early, chunks start this small and double."""
 
 
-@dataclass(frozen=True, slots=True)
-class PeekSpec:
-    """What a peek asks, as a plain value.
-
-    `collection` names it in messages. `reverse` walks the index from its end; `ordered` says that the order
-    of the walk is that of `finishing.order_by`, so it can end early and need not sort.
-    """
-
-    collection: str
-    timestamp: int
-    constraints: Constraints | None
-    reverse: bool
-    ordered: bool
-    mfp: Mfp | PackedMfp
-    finishing: Finishing
-
-    @property
-    def streams(self) -> bool:
-        """Whether rows can be finished in the order in which they are found, before all of them are."""
-        return self.ordered or not self.finishing.order_by
-
-
-@dataclass(frozen=True, slots=True)
-class Suspended:
-    """The fuel is spent and there is more to visit."""
-
-
-@dataclass(frozen=True, slots=True)
-class Complete:
-    """Every row that the answer needs has been found: columns of the MFP's output, not yet finished."""
-
-    columns: tuple[Column, ...]
-    count: int
-
-
-@dataclass(frozen=True, slots=True)
-class ScanFailed:
-    """The peek's error."""
-
-    error: SqlError
-
-
-ScanOutcome = Suspended | Complete | ScanFailed
-SUSPENDED: Final = Suspended()
-
-
-@dataclass(slots=True)
-class PhaseTimes:
-    """Seconds that a scan has spent, by phase, over all its slices."""
-
-    setup: float = 0.0
-    errors: float = 0.0
-    rows: float = 0.0
-    sort: float = 0.0
-    collection: float = 0.0
-
-
 _FREE: Final = UnboundedFuel()
 """What the scans of a shared walk are charged to: the walk's fuel is spent once for all."""
-
-
-@dataclass(slots=True)
-class _Found:
-    """Rows found so far: chunks of output columns."""
-
-    chunks: list[tuple[Column, ...]] = field(default_factory=list)
-    count: int = 0
-    nbytes: int = 0
 
 
 class PeekScan:
@@ -152,7 +86,7 @@ class PeekScan:
         self.cursor = Cursor(snapshot.oks, spec.constraints, spec.reverse)
         plain = all(batch.inserts_only for batch in snapshot.oks)
         self._groups = None if plain else Groups(snapshot.oks[0].layout, reverse=spec.reverse)
-        self._found = _Found()
+        self._found = FoundRows(spec.finishing)
         self.batch_bytes: int | None = None
         """Size of found rows past which a step ends, so that its driver can take them."""
         self._taken = 0
@@ -185,13 +119,12 @@ class PeekScan:
 
     def found_rows(self, count: int) -> None:
         """Keep of the rows found only how many: they are elsewhere, or nobody wants them any more."""
-        self._found = _Found([], count, 0)
+        self._found = FoundRows(self.spec.finishing, count=count)
         self._taken = 0
 
     def place_found(self, arena: Arena) -> None:
         """Put the rows found so far into `arena`: the scan then crosses to another process by reference."""
-        found = self._found
-        found.chunks = [tuple(column.place(arena) for column in chunk) for chunk in found.chunks]
+        self._found.place(arena)
 
     @property
     def nbytes(self) -> int:
@@ -206,10 +139,10 @@ class PeekScan:
         failed = self._errors_unread("handed rows over")
         if failed is not None:
             return failed
-        found, self._found = self._found, _Found()
+        found, self._found = self._found, FoundRows(self.spec.finishing)
         self._taken += found.count
         self._taken_bytes += found.nbytes
-        return Complete(_joined(found.chunks), found.count)
+        return Complete(found.columns(), found.count)
 
     @property
     def batches(self) -> tuple[Batch, ...]:
@@ -523,26 +456,18 @@ class PeekScan:
             self._fail(error)
             return
         found = self._found
-        found.chunks.append(outputs)
-        found.count += count
-        for i in self.spec.finishing.projection:
-            found.nbytes += outputs[i].nbytes
+        found.add(outputs, count)
         if self._wanted is not None and not self._ends_early and found.count >= 2 * self._wanted:
-            self._thin()
+            found.thin()
         if self._taken_bytes + found.nbytes > self.max_result_size:
             self._fail(self._too_large())
-
-    def _thin(self) -> None:
-        """Keep only the first LIMIT + OFFSET rows found so far."""
-        columns, count = thin(self.spec.finishing, _joined(self._found.chunks), self._found.count)
-        size = sum(columns[i].nbytes for i in self.spec.finishing.projection)
-        self._found = _Found([columns], count, size)
 
     def _complete(self) -> None:
         if self._errors_unread("completed") is not None:
             return
-        self._outcome = Complete(_joined(self._found.chunks), self._found.count)
-        self._found = _Found([], self._found.count, self._found.nbytes)
+        found = self._found
+        self._outcome = Complete(found.columns(), found.count)
+        found.chunks = []
 
     def _errors_unread(self, done: str) -> ScanFailed | None:
         """Fail where the errors are not at their end, which they are by construction before a row is visited.
@@ -557,7 +482,7 @@ class PeekScan:
 
     def _fail(self, error: SqlError) -> ScanFailed:
         self._outcome = failed = ScanFailed(error)
-        self._found = _Found()
+        self._found = FoundRows(self.spec.finishing)
         return failed
 
     def _negative(self) -> SqlError:
@@ -587,12 +512,6 @@ def _concat(parts: list[list[Any]], wanted: Collection[int]) -> list[Any]:
     for i in wanted:
         joined[i] = concat([part[i] for part in parts])
     return joined
-
-
-def _joined(chunks: list[tuple[Column, ...]]) -> tuple[Column, ...]:
-    if not chunks:
-        return ()
-    return chunks[0] if len(chunks) == 1 else tuple(concat(part) for part in zip(*chunks, strict=True))
 
 
 def _pretty_size(size: int) -> str:

@@ -12,7 +12,8 @@ from layby.errors import InternalError, SqlError
 from layby.expr.finishing import finish_part
 from layby.peek.answer import EncodedRows, Failed, PeekResponse, RowEncoder, Rows, Stashed, build_answer
 from layby.peek.fuel import Fuel
-from layby.peek.scan import Complete, PeekScan, ScanFailed, ScanOutcome, Suspended
+from layby.peek.outcome import Complete, ScanFailed, ScanOutcome, Suspended
+from layby.peek.scan import PeekScan
 from layby.peek.upload import PART_BYTES, StashTarget, Upload
 from layby.types.column import Column
 

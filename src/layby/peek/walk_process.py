@@ -25,7 +25,8 @@ from layby.memory.huge_pages import collapse_heap
 from layby.memory.serving_core import ServingCore
 from layby.memory.shared_arena import SharedArena
 from layby.peek.answer import PeekResponse, RowEncoder, Rows, Stashed
-from layby.peek.scan import PeekScan, PhaseTimes
+from layby.peek.profile import PhaseTimes
+from layby.peek.scan import PeekScan
 from layby.peek.shared_walk import SharedWalk
 from layby.peek.upload import StashTarget
 from layby.peek.walk import Walk, WalkLimits, raised_response
