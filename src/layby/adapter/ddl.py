@@ -6,10 +6,13 @@ take it back; what a DROP drops is kept, out of sight, until the block commits.
 
 from __future__ import annotations
 
+from collections import deque
 from collections.abc import Callable
 from dataclasses import replace
-from typing import TYPE_CHECKING
+from functools import partial
+from typing import TYPE_CHECKING, Final
 
+from layby.adapter.catalog_change import CatalogChange
 from layby.adapter.execution import Execution
 from layby.adapter.outcome import CommandOutcome
 from layby.adapter.transaction import Transaction
@@ -26,6 +29,9 @@ from layby.types.ordering import ASCENDING
 if TYPE_CHECKING:
     from layby.adapter.coordinator import Coordinator
     from layby.adapter.session import Session
+
+DROPS: Final = 64
+"""Relations that a statement drops in one turn."""
 
 
 def create_table(session: Session, plan: CreateTablePlan, execution: Execution) -> None:
@@ -68,13 +74,13 @@ def create_table(session: Session, plan: CreateTablePlan, execution: Execution) 
             return
         coordinator.reserved_names -= names
         if failure is not None:
-            _release_table(coordinator, table)
+            coordinator.release_table(table.id)
             execution.fail(failure)
             return
         for index in table.indexes:
             coordinator.index_built(index)
         coordinator.change_catalog(put=(table,))
-        transaction.undo.append(lambda: _take_away(coordinator, table))
+        transaction.undo.append(lambda change: _take_away(coordinator, change, table))
         execution.finish(CommandOutcome("CREATE TABLE"))
 
     for desc in descs:
@@ -140,7 +146,7 @@ def _build(
             return
         coordinator.index_built(index)
         coordinator.change_catalog(put=(replace(current, indexes=(*current.indexes, index)),))
-        transaction.undo.append(lambda: _drop_index(coordinator, table.id, index))
+        transaction.undo.append(lambda change: _drop_index(coordinator, change, table.id, index))
         execution.finish(CommandOutcome("CREATE INDEX"))
 
     execution.cancel = execution.fail
@@ -164,21 +170,54 @@ def _drop_held(session: Session, plan: DropPlan, execution: Execution, held: fro
     wanted = {table.id for table, _ in found} - held
     if wanted:
         # What the names mean may have changed once the locks are there.
-        session.block.lock_tables(
-            sorted(wanted), execution, lambda: _drop_held(session, plan, execution, held | wanted)
-        )
+        go_on = partial(_drop_held, session, plan, execution, held | wanted)
+        if len(wanted) > DROPS:
+            go_on = partial(_later, coordinator, execution, go_on)
+        session.block.lock_tables(sorted(wanted), execution, go_on)
         return
     for name in absent:
         session.notice(f'{plan.kind} "{name}" does not exist, skipping')
-    for table, index in found:
-        current = coordinator.table_by_id(table.id)
+    step = partial(_drop_some, coordinator, transaction, deque(found), f"DROP {plan.kind.upper()}", execution)
+    if len(found) > DROPS:
+        _later(coordinator, execution, step)
+    else:
+        step()
+
+
+def _drop_some(
+    coordinator: Coordinator,
+    transaction: Transaction,
+    found: deque[tuple[Table, Index | None]],
+    tag: str,
+    execution: Execution,
+) -> None:
+    """Drop some of what has been found, and the rest in turns to come: each takes 20 µs."""
+    change = CatalogChange(coordinator)
+    for _ in range(min(len(found), DROPS)):
+        table, index = found.popleft()
+        current = change.table(table.id)
         if current is None:
             continue  # named twice
         if index is None:
-            _drop_table(coordinator, transaction, current)
+            _drop_table(coordinator, change, transaction, current)
         elif index in current.indexes:
-            _drop_index_in(coordinator, transaction, current, index)
-    execution.finish(CommandOutcome(f"DROP {plan.kind.upper()}"))
+            _drop_index_in(coordinator, change, transaction, current, index)
+    change.apply()
+    if found:
+        _later(coordinator, execution, partial(_drop_some, coordinator, transaction, found, tag, execution))
+    else:
+        execution.finish(CommandOutcome(tag))
+
+
+def _later(coordinator: Coordinator, execution: Execution, step: Callable[[], None]) -> None:
+    """Go on with a statement in the next turn, unless it is cancelled until then."""
+
+    def go_on() -> None:
+        execution.cancel = None
+        step()
+
+    execution.cancel = execution.fail
+    coordinator.loop.call_soon(lambda: execution.attempt(go_on))
 
 
 def _named(coordinator: Coordinator, plan: DropPlan) -> tuple[list[tuple[Table, Index | None]], list[str]]:
@@ -216,8 +255,10 @@ def _droppable(kind: str, name: str, table: Table, index: Index | None) -> tuple
     return table, index
 
 
-def _drop_table(coordinator: Coordinator, transaction: Transaction, table: Table) -> None:
-    coordinator.change_catalog(remove=(table,))
+def _drop_table(
+    coordinator: Coordinator, change: CatalogChange, transaction: Transaction, table: Table
+) -> None:
+    change.remove(table)
     gone = SqlError("57014", f'canceling statement because table "{table.name}" was dropped')
     transaction.writes.pop(table.id, None)
     for desc in coordinator.arrangements[table.id]:
@@ -226,32 +267,34 @@ def _drop_table(coordinator: Coordinator, transaction: Transaction, table: Table
     names = [table.name, *(index.name for index in table.indexes)]
     free = _keep_names(coordinator, transaction, names)
 
-    def undo() -> None:
+    def undo(change: CatalogChange) -> None:
         free()
-        coordinator.change_catalog(put=(table,))
+        change.put(table)
 
     def finish() -> None:
         free()
-        _release_table(coordinator, table)
+        coordinator.release_table(table.id)
 
     transaction.undo.append(undo)
     transaction.at_commit.append(finish)
 
 
-def _drop_index_in(coordinator: Coordinator, transaction: Transaction, table: Table, index: Index) -> None:
+def _drop_index_in(
+    coordinator: Coordinator, change: CatalogChange, transaction: Transaction, table: Table, index: Index
+) -> None:
     rest = tuple(i for i in table.indexes if i.id != index.id)
-    coordinator.change_catalog(put=(replace(table, indexes=rest),))
+    change.put(replace(table, indexes=rest))
     coordinator.worker.cancel_reads_of(
         index.id, SqlError("57014", f'canceling statement because index "{index.name}" was dropped')
     )
 
     free = _keep_names(coordinator, transaction, [index.name])
 
-    def undo() -> None:
+    def undo(change: CatalogChange) -> None:
         free()
-        current = coordinator.table_by_id(table.id)
+        current = change.table(table.id)
         if current is not None:
-            coordinator.change_catalog(put=(replace(current, indexes=(*current.indexes, index)),))
+            change.put(replace(current, indexes=(*current.indexes, index)))
 
     def finish() -> None:
         free()
@@ -273,26 +316,20 @@ def _keep_names(coordinator: Coordinator, transaction: Transaction, names: list[
     return free
 
 
-def _take_away(coordinator: Coordinator, table: Table) -> None:
+def _take_away(coordinator: Coordinator, change: CatalogChange, table: Table) -> None:
     """Undo the creation of a table."""
-    current = coordinator.table_by_id(table.id)
+    current = change.table(table.id)
     if current is not None:
-        coordinator.change_catalog(remove=(current,))
-    _release_table(coordinator, table)
+        change.remove(current)
+    coordinator.release_table(table.id)
 
 
-def _release_table(coordinator: Coordinator, table: Table) -> None:
-    for desc in reversed(coordinator.arrangements.pop(table.id, ())):
-        coordinator.maintenance.submit(DropArrangement(desc.id))
-    coordinator.last_write.pop(table.id, None)
-
-
-def _drop_index(coordinator: Coordinator, table_id: int, index: Index) -> None:
+def _drop_index(coordinator: Coordinator, change: CatalogChange, table_id: int, index: Index) -> None:
     """Undo the creation of an index."""
-    current = coordinator.table_by_id(table_id)
+    current = change.table(table_id)
     if current is not None:
         rest = tuple(i for i in current.indexes if i.id != index.id)
-        coordinator.change_catalog(put=(replace(current, indexes=rest),))
+        change.put(replace(current, indexes=rest))
     _release_index(coordinator, table_id, index)
 
 

@@ -7,6 +7,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final
 
+from layby.adapter.catalog_change import Undo
 from layby.adapter.locks import LockOwner
 from layby.adapter.own_writes import OwnWrites, Run
 from layby.compute.arrangement import Updates
@@ -68,7 +69,7 @@ class Transaction:
         self.owner = LockOwner(process_id)
         self.writes: dict[int, OwnWrites] = {}
         """By table; one that is there has some."""
-        self.undo: list[Callable[[], None]] = []
+        self.undo: list[Undo] = []
         self.at_commit: list[Callable[[], None]] = []
         self.savepoints: list[Savepoint] = []
 
@@ -82,21 +83,19 @@ class Transaction:
         """Forget a savepoint and those after it; raises SqlError 3B001 where there is none of that name."""
         del self.savepoints[self._savepoint(name) :]
 
-    def roll_back_to(self, name: str) -> Savepoint:
+    def roll_back_to(self, name: str) -> tuple[Savepoint, list[Undo]]:
         """Go back to where a savepoint was set, which stays; raises SqlError 3B001.
 
-        The locks taken since are the caller's to give up.
+        The DDL done since is the caller's to take back, and the locks to give up.
         """
         at = self._savepoint(name)
         savepoint = self.savepoints[at]
         del self.savepoints[at + 1 :]
         undo, self.undo = self.undo[savepoint.undo_count :], self.undo[: savepoint.undo_count]
-        for take_back in reversed(undo):
-            take_back()
         del self.at_commit[savepoint.at_commit_count :]
         self.writes = {table_id: OwnWrites(runs) for table_id, runs in savepoint.writes.items()}
         self.failed = False
-        return savepoint
+        return savepoint, undo
 
     def _savepoint(self, name: str) -> int:
         for at in range(len(self.savepoints) - 1, -1, -1):

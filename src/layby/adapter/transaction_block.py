@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Protocol
 
+from layby.adapter.catalog_change import CatalogChange, Undo
 from layby.adapter.execution import Execution
 from layby.adapter.locks import LockMode
 from layby.adapter.outcome import CommandOutcome
@@ -204,7 +205,8 @@ class TransactionBlock:
             transaction.release_savepoint(name)
 
     def _roll_back_to(self, transaction: Transaction, name: str) -> None:
-        savepoint = transaction.roll_back_to(name)
+        savepoint, undo = transaction.roll_back_to(name)
+        self._take_back(undo)
         self.coordinator.locks.release_but(transaction.owner, savepoint.held)
 
     def _end_block(self, end: Callable[[], None], *, chain: bool) -> None:
@@ -225,11 +227,17 @@ class TransactionBlock:
         """Take back what a transaction did; a failed block keeps nothing from others while its client
         has yet to end it."""
         undo, transaction.undo = transaction.undo, []
-        for take_back in reversed(undo):
-            take_back()
+        self._take_back(undo)
         transaction.at_commit.clear()
         transaction.writes.clear()
         self._let_go(transaction)
+
+    def _take_back(self, undo: Sequence[Undo]) -> None:
+        if undo:
+            change = CatalogChange(self.coordinator)
+            for take_back in reversed(undo):
+                take_back(change)
+            change.apply()
 
     def _end(self, transaction: Transaction, *, committed: bool) -> None:
         if self.transaction is transaction:
