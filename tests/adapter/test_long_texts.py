@@ -350,6 +350,15 @@ def test_a_prepared_long_text_follows_the_catalog(table: Client, other: Client) 
     assert executed(table, "get") == ("0A000", "cached plan must not change result type")
 
 
+def test_a_long_text_that_is_not_kept_is_planned_again_once(table: Client, other: Client) -> None:
+    sql = "SELECT * FROM t WHERE b = 'x' /*" + "x" * LONGEST_KEPT + "*/"
+    assert prepared(table, "get", sql) is None
+    other.run("CREATE INDEX t_b ON t (b)")
+    assert executed(table, "get") == []
+    table.session.prepared.bind("", "get", ())
+    assert table.session.execute_portal("", encoder_for, Later()) is not None
+
+
 def test_a_long_list_of_keys_crosses_as_columns_and_is_walked_in_either_order(client: Client) -> None:
     client.run("CREATE TABLE p (x float8, y text, z int)")
     client.run("CREATE INDEX p_xy ON p (x, y, z)")

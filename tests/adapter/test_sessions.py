@@ -170,6 +170,30 @@ def test_portals_end_with_the_transaction_and_statements_do_not(extended: Extend
     assert extended.rows("s") == [(1,)]
 
 
+def test_portals_end_with_their_block_before_the_next_sync(extended: Extended) -> None:
+    prepared = extended.session.prepared
+    extended.client.run("BEGIN")
+    prepared.prepare("s", "SELECT 1", [], never_later)
+    prepared.prepare("end", "COMMIT", [], never_later)
+    prepared.bind("p", "s", ())
+    assert extended.rows("end") == "COMMIT"
+    assert raises(lambda: prepared.describe_portal("p"))[0] == "34000"
+
+
+def test_a_failed_block_prepares_and_runs_only_its_end(extended: Extended) -> None:
+    prepared = extended.session.prepared
+    prepared.prepare("s", "SELECT 1", [], never_later)
+    extended.client.run("BEGIN")
+    prepared.bind("p", "s", ())
+    assert extended.client.fails("SELECT 1 / 0")[0] == "22012"
+    assert raises(lambda: prepared.prepare("t", "SELECT 2", [], never_later))[0] == "25P02"
+    outcome = extended.execute("p")
+    assert isinstance(outcome, FailureOutcome)
+    assert outcome.error.sqlstate == "25P02"
+    prepared.prepare("end", "ROLLBACK", [], never_later)
+    assert extended.rows("end") == "ROLLBACK"
+
+
 def test_deallocate_forgets_statements(extended: Extended) -> None:
     extended.session.prepared.prepare("s", "SELECT 1", [], never_later)
     assert extended.client.run("DEALLOCATE s") == "DEALLOCATE"

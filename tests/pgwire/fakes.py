@@ -17,6 +17,8 @@ from layby.adapter.outcome import (
     CopyInOutcome,
     EncoderFor,
     FailureOutcome,
+    Notice,
+    OnOutcome,
     Outcome,
     ResultDesc,
     RowsOutcome,
@@ -26,7 +28,7 @@ from layby.compute.runtime import Job, run_job
 from layby.errors import SqlError
 from layby.memory.arena import HEAP, Arena
 from layby.pgwire.connection import Connection
-from layby.pgwire.session import OnOutcome, Script
+from layby.pgwire.session import Script
 from layby.sql.statement_text import StatementText, decoded
 from layby.types.column import Column, column_from_values
 from layby.types.relation import ColumnDesc
@@ -41,15 +43,6 @@ class Later:
     """An outcome that comes by the callback, when the test says so."""
 
     outcome: Outcome
-
-
-@dataclass
-class FakeNotice:
-    severity: str
-    sqlstate: str
-    message: str
-    detail: str | None = None
-    hint: str | None = None
 
 
 @dataclass
@@ -113,7 +106,7 @@ class FakeSession:
         """What ends the parsing of those that are under way, with the error if any."""
         self.owed_binds: list[Callable[[], None]] = []
         """What reads the Binds that are read apart, and takes what comes of it."""
-        self.notices: list[FakeNotice] = []
+        self.notices: list[Notice] = []
         self.changes: list[tuple[str, str]] = []
         self.statements: dict[str, str] = {}
         self.portals: dict[str, str] = {}
@@ -245,7 +238,7 @@ class FakeSession:
     def close(self) -> None:
         self.closed += 1
 
-    def take_notices(self) -> list[FakeNotice]:
+    def take_notices(self) -> list[Notice]:
         notices, self.notices = self.notices, []
         return notices
 

@@ -11,6 +11,7 @@ from layby.adapter.outcome import (
     CopyInOutcome,
     CopyOutOutcome,
     FailureOutcome,
+    Notice,
     RowsOutcome,
 )
 from layby.errors import SqlError
@@ -21,7 +22,6 @@ from layby.types.scalar import BIGINT, INTEGER, TEXT
 from tests.pgwire.fakes import (
     INT_ROWS,
     Client,
-    FakeNotice,
     FakeSession,
     FakeSink,
     IntRows,
@@ -151,7 +151,7 @@ def test_the_status_is_that_of_the_session() -> None:
 def test_notices_come_before_the_completion_and_parameters_before_readiness() -> None:
     session = FakeSession({"a": CommandOutcome("A")})
     client = Client(session)
-    session.notices.append(FakeNotice("WARNING", "25001", "already there", hint="h"))
+    session.notices.append(Notice("WARNING", "25001", "already there", hint="h"))
     session.changes.append(("TimeZone", "UTC"))
     answer = split(client.send(query("a")))
     assert [kind for kind, _ in answer] == ["N", "C", "S", "Z"]

@@ -10,9 +10,8 @@ from typing import Any
 import pytest
 import uvloop
 
-from layby.adapter.outcome import CommandOutcome, EncoderFor, Outcome
+from layby.adapter.outcome import CommandOutcome, EncoderFor, OnOutcome, Outcome
 from layby.pgwire.listener import Listener, listen
-from layby.pgwire.session import OnOutcome
 from tests.pgwire import frontend
 from tests.pgwire.fakes import FakeCoordinator, FakeSession, IntRows, Later
 from tests.pgwire.frontend import errors, kinds, query, startup

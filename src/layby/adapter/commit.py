@@ -18,6 +18,7 @@ from typing import Protocol
 
 import numpy as np
 
+from layby.adapter.own_writes import put_together
 from layby.adapter.unique import UniqueKey, violation
 from layby.compute.arrangement import ArrangementDesc, Updates, arrange
 from layby.compute.maintenance import ApplyWrites, Message, TableWrite
@@ -25,7 +26,6 @@ from layby.compute.state import ServingState
 from layby.errors import InternalError, SqlError
 from layby.memory.arena import HEAP
 from layby.trace.batch import Batch
-from layby.types.column import concat
 
 log = logging.getLogger("layby.commit")
 
@@ -178,15 +178,11 @@ class GroupCommit:
 
 def _together(group: list[CommitRequest]) -> tuple[TableWrite, ...]:
     """Put the writes of a group to one table together."""
-    writes: list[TableWrite] = []
     by_table: dict[int, list[Updates]] = {}
     for request in group:
         for write in request.writes:
             by_table.setdefault(write.table_id, []).append(write.updates)
-    for table_id, parts in by_table.items():
-        columns = tuple(concat(c) for c in zip(*(p.columns for p in parts), strict=True))
-        writes.append(TableWrite(table_id, Updates(columns, np.concatenate([p.diffs for p in parts]))))
-    return tuple(writes)
+    return tuple(TableWrite(table_id, put_together(parts)) for table_id, parts in by_table.items())
 
 
 class CommitDriver(Protocol):

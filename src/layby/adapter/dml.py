@@ -28,18 +28,19 @@ _LARGE_BYTES = 1 << 18
 
 
 def run(
-    session: Session,
-    plan: InsertPlan | UpdatePlan | DeletePlan,
-    params: BoundParams,
-    execution: Execution,
+    session: Session, plan: InsertPlan | UpdatePlan | DeletePlan, params: BoundParams, execution: Execution
 ) -> None:
     """Run a statement that writes; its rows are kept until the transaction commits."""
     transaction = session.block.open()
     table = plan.table
 
     def go_on() -> None:
-        if isinstance(plan, InsertPlan) and _writes_wide_rows_out(plan):
-            _insert_apart(session, plan, params, execution, otherwise=read_rows)
+        source = plan.select.source
+        wide = len(table.desc.columns) > WIDE
+        if wide and isinstance(plan, InsertPlan) and isinstance(source, ColumnsSource):
+            # The rows that it writes out may be all that it does: then there is nothing to read.
+            job = InsertValues(table, instantiation(session, plan.select, params))
+            _keep_apart(session, job, f"INSERT 0 {source.count}", execution, otherwise=read_rows)
         else:
             read_rows()
 
@@ -93,25 +94,6 @@ def _keep(
         _keep_apart(session, job, tag, execution)
 
 
-def _writes_wide_rows_out(plan: InsertPlan) -> bool:
-    return len(plan.table.desc.columns) > WIDE and isinstance(plan.select.source, ColumnsSource)
-
-
-def _insert_apart(
-    session: Session,
-    plan: InsertPlan,
-    params: BoundParams,
-    execution: Execution,
-    otherwise: Callable[[], None],
-) -> None:
-    """Make and check the rows that an INSERT writes out; `otherwise` is how to go on where they are not all
-    that it does."""
-    source = plan.select.source
-    assert isinstance(source, ColumnsSource)
-    job = InsertValues(plan.table, instantiation(session, plan.select, params))
-    _keep_apart(session, job, f"INSERT 0 {source.count}", execution, otherwise)
-
-
 def _keep_apart(
     session: Session,
     job: MakeUpdates | InsertValues,
@@ -119,7 +101,8 @@ def _keep_apart(
     execution: Execution,
     otherwise: Callable[[], None] | None = None,
 ) -> None:
-    """Make and check many rows away from the loop, then keep them."""
+    """Make and check many rows away from the loop, then keep them; `otherwise` is how to go on where the job
+    does not make them."""
     transaction = session.block.open()
     due = transaction.due(job.table.id)
     work = WriteTogether(job, tuple(run.updates for run in due)) if due else job

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING, Final
 
+from layby.adapter.transaction import now_us
 from layby.errors import SqlError
 from layby.types.scalar import PhysicalValue
 
@@ -54,7 +54,7 @@ class Environment(Mapping[str, PhysicalValue]):
     def _statement_us(self) -> int:
         """Return the statement's time, the same however often it asks."""
         if self._now is None:
-            self._now = _now_us()
+            self._now = now_us()
         return self._now
 
     def __iter__(self) -> Iterator[str]:
@@ -62,8 +62,3 @@ class Environment(Mapping[str, PhysicalValue]):
 
     def __len__(self) -> int:
         return 0
-
-
-def _now_us() -> int:
-    """Return microseconds since 2000-01-01 UTC."""
-    return time.time_ns() // 1000 - 946_684_800_000_000

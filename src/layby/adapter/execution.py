@@ -6,7 +6,7 @@ import logging
 from collections.abc import Callable
 from typing import Protocol
 
-from layby.adapter.outcome import FailureOutcome, Outcome
+from layby.adapter.outcome import FailureOutcome, OnOutcome, Outcome
 from layby.errors import InternalError, SqlError
 
 log = logging.getLogger("layby.session")
@@ -28,7 +28,7 @@ class Execution:
 
     __slots__ = ("_deferred", "_on_outcome", "cancel", "ended", "result", "timeout")
 
-    def __init__(self, on_outcome: Callable[[Outcome], None]) -> None:
+    def __init__(self, on_outcome: OnOutcome) -> None:
         self._on_outcome = on_outcome
         self._deferred = False
         self.ended = False

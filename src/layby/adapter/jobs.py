@@ -7,7 +7,6 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -55,15 +54,13 @@ class MakeUpdates:
         if self.new is not None:
             check_rows(self.table, self.new)
         if self.old is None:
-            return self._placed(self.new or (), repeated(1, self.count), arena)
-        if self.new is None:
-            return self._placed(self.old, repeated(-1, self.count), arena)
-        both = tuple(concat([a, b]) for a, b in zip(self.old, self.new, strict=True))
-        return self._placed(both, np.repeat(np.array([-1, 1]), self.count), arena)
-
-    @staticmethod
-    def _placed(columns: Sequence[Column], diffs: NDArray[np.int64], arena: Arena) -> Updates:
-        return placed(Updates(columns, diffs), arena)
+            updates = Updates(self.new or (), repeated(1, self.count))
+        elif self.new is None:
+            updates = Updates(self.old, repeated(-1, self.count))
+        else:
+            both = tuple(concat([a, b]) for a, b in zip(self.old, self.new, strict=True))
+            updates = Updates(both, np.repeat(np.array([-1, 1]), self.count))
+        return placed(updates, arena)
 
 
 @dataclass(frozen=True, slots=True)
@@ -206,12 +203,8 @@ class CompleteCopy:
     def _default(self, default: Expr) -> Column:
         vector = evaluate(default, (), self.count)
         if vector.errors is not None:
-            raise _first(vector.errors.errors)
+            error: SqlError = vector.errors.errors[0]
+            raise error
         if vector.constant:
             return vector.column.take(np.zeros(self.count, np.int64))
         return vector.column
-
-
-def _first(errors: list[Any]) -> SqlError:
-    error: SqlError = errors[0]
-    return error

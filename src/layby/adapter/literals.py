@@ -75,15 +75,23 @@ class ShapedStatement:
         """The statement's name in the grammar."""
         return self.shape.parsed.kind
 
-    def values(self, planned: PlannedStatement) -> tuple[PhysicalValue, ...]:
-        """Return the literals as the plan's parameters; raises SqlError where one is none of its type."""
-        return tuple(
-            parse(wanted, str(literal)) if type_ is None and wanted not in (TEXT, UNKNOWN) else literal
-            for literal, type_, wanted in zip(self.literals, self.types, planned.params, strict=True)
-        )
+    def values(self, planned: PlannedStatement) -> tuple[PhysicalValue, ...] | None:
+        """Return the literals as the parameters of the shape's plan.
+
+        None where that does not suit, or one is no value of its type: that is told in terms of the text.
+        """
+        if not _suits(planned):
+            return None
+        try:
+            return tuple(
+                parse(wanted, str(literal)) if type_ is None and wanted not in (TEXT, UNKNOWN) else literal
+                for literal, type_, wanted in zip(self.literals, self.types, planned.params, strict=True)
+            )
+        except SqlError:
+            return None
 
 
-def suits(planned: PlannedStatement) -> bool:
+def _suits(planned: PlannedStatement) -> bool:
     """Return whether a shape's plan is as good as that of a text with its literals.
 
     It is not where the table has an index on an expression: `100 / a` is found in it, `$1 / a` is not.

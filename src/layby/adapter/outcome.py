@@ -109,3 +109,15 @@ class CopyOutOutcome:
 
 
 Outcome = RowsOutcome | CommandOutcome | FailureOutcome | CopyInOutcome | CopyOutOutcome
+OnOutcome = Callable[[Outcome], None]
+
+
+@dataclass(frozen=True, slots=True)
+class Notice:
+    """A message beside the outcome: a WARNING or a NOTICE."""
+
+    severity: str
+    sqlstate: str
+    message: str
+    detail: str | None = None
+    hint: str | None = None

@@ -97,7 +97,7 @@ class PreparedStatements:
             self._statements[name] = Prepared(None, None)
             return True
         (parsed,) = statements
-        block.refuse_if_failed(parsed)
+        block.refuse_if_failed(parsed.kind)
         try:
             self._statements[name] = Prepared(parsed, cache.plan(parsed, block.catalog, types))
         except TooLongError:
@@ -164,7 +164,7 @@ class PreparedStatements:
         catalog = block.coordinator.catalog_for(block.transaction)
         if planned is None or planned.catalog_version == catalog.version:
             return planned
-        if parsed is None or isinstance(parsed, LongStatement):
+        if not isinstance(parsed, ParsedStatement):
             return None
         # The types of the parameters stay those that the client was told.
         try:

@@ -44,11 +44,7 @@ loop: 0.3 ms."""
 
 
 def select(
-    session: Session,
-    plan: SelectPlan,
-    params: BoundParams,
-    encoder_for: EncoderFor,
-    execution: Execution,
+    session: Session, plan: SelectPlan, params: BoundParams, encoder_for: EncoderFor, execution: Execution
 ) -> None:
     """Run a SELECT."""
     desc = plan.columns

@@ -6,7 +6,7 @@ from collections.abc import Callable
 from typing import TypeVar
 
 from layby.adapter.execution import Execution
-from layby.adapter.outcome import CommandOutcome, FailureOutcome, Outcome
+from layby.adapter.outcome import CommandOutcome, FailureOutcome, OnOutcome, Outcome
 from layby.adapter.transaction_block import TransactionBlock
 from layby.adapter.variables import SessionVariables, milliseconds
 from layby.errors import SqlError
@@ -30,7 +30,7 @@ class StatementRunner:
         self.closed = False
         """The session has ended, and nobody takes an outcome."""
 
-    def run(self, step: Callable[[Execution], None], on_outcome: Callable[[Outcome], None]) -> Outcome | None:
+    def run(self, step: Callable[[Execution], None], on_outcome: OnOutcome) -> Outcome | None:
         """Begin a statement with `step`; return its outcome, or None and call back later, once."""
 
         def later(outcome: Outcome) -> None:

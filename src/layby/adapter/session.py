@@ -5,14 +5,21 @@ from __future__ import annotations
 import logging
 from collections import deque
 from collections.abc import Callable
-from dataclasses import dataclass
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING
 
 from layby.adapter import ddl, dml, settings, signals
 from layby.adapter.execution import Execution
-from layby.adapter.literals import ShapedStatement, suits
-from layby.adapter.long_texts import LONGEST_AT_ONCE, ScriptPart, known_plan, moved, plan_apart, split_apart
-from layby.adapter.outcome import CommandOutcome, EncoderFor, FailureOutcome, Outcome
+from layby.adapter.literals import ShapedStatement
+from layby.adapter.long_texts import (
+    LONGEST_AT_ONCE,
+    LongScript,
+    ScriptPart,
+    known_plan,
+    moved,
+    plan_apart,
+    split_apart,
+)
+from layby.adapter.outcome import CommandOutcome, EncoderFor, FailureOutcome, Notice, OnOutcome, Outcome
 from layby.adapter.prepared import Portal, PreparedStatements
 from layby.adapter.reads import select
 from layby.adapter.runner import StatementRunner
@@ -50,27 +57,8 @@ if TYPE_CHECKING:
 log = logging.getLogger("layby.session")
 
 
-@dataclass(frozen=True, slots=True)
-class Notice:
-    """A message beside the answer."""
-
-    severity: str
-    sqlstate: str
-    message: str
-    detail: str | None = None
-    hint: str | None = None
-
-
-class Script(Protocol):
-    """The statements of a simple query that have not been run."""
-
-    def __len__(self) -> int: ...
-
-    def popleft(self) -> ParsedStatement | ShapedStatement | ScriptPart:
-        """Take the next off."""
-
-    def clear(self) -> None:
-        """Run no more."""
+Script = deque[ParsedStatement | ShapedStatement] | deque[ScriptPart] | LongScript
+"""The statements of a simple query that have not been run."""
 
 
 class Session:
@@ -162,13 +150,13 @@ class Session:
         self,
         parsed: ParsedStatement | ShapedStatement | ScriptPart,
         encoder_for: EncoderFor,
-        on_outcome: Callable[[Outcome], None],
+        on_outcome: OnOutcome,
     ) -> Outcome | None:
         """Run one statement of a script."""
         if isinstance(parsed, ScriptPart):
             return self._execute_part(parsed, encoder_for, on_outcome)
         try:
-            self.block.refuse_if_failed(parsed)
+            self.block.refuse_if_failed(parsed.kind)
             params: tuple[PhysicalValue, ...] = ()
             if isinstance(parsed, ShapedStatement):
                 planned, params = self._plan_shaped(parsed)
@@ -183,16 +171,14 @@ class Session:
             lambda execution: self._run_planned(planned, params, encoder_for, execution), on_outcome
         )
 
-    def execute_portal(
-        self, portal: str, encoder_for: EncoderFor, on_outcome: Callable[[Outcome], None]
-    ) -> Outcome | None:
+    def execute_portal(self, portal: str, encoder_for: EncoderFor, on_outcome: OnOutcome) -> Outcome | None:
         """Run a portal to its end."""
         try:
             found = self.prepared.portal(portal)
             parsed = found.prepared.parsed
             if parsed is None:
                 return CommandOutcome("")
-            self.block.refuse_if_failed(parsed)
+            self.block.refuse_if_failed(parsed.kind)
             planned = self.prepared.plan(found.prepared)
         except SqlError as error:
             return self._failed(error)
@@ -211,7 +197,7 @@ class Session:
             lambda execution: self._dispatch(planned.plan, found.params, encoder_for, execution), on_outcome
         )
 
-    def sync(self, on_outcome: Callable[[Outcome], None]) -> Outcome | None:
+    def sync(self, on_outcome: OnOutcome) -> Outcome | None:
         """End the implicit transaction, if one is open: commit what it wrote."""
         block, transaction = self.block, self.block.transaction
         if transaction is None or not transaction.explicit:
@@ -277,7 +263,7 @@ class Session:
     # Private
 
     def _execute_part(
-        self, part: ScriptPart, encoder_for: EncoderFor, on_outcome: Callable[[Outcome], None]
+        self, part: ScriptPart, encoder_for: EncoderFor, on_outcome: OnOutcome
     ) -> Outcome | None:
         """Run one statement of a long script."""
         coordinator = self.coordinator
@@ -306,7 +292,7 @@ class Session:
         self,
         parsed: ParsedStatement | ShapedStatement,
         encoder_for: EncoderFor,
-        on_outcome: Callable[[Outcome], None],
+        on_outcome: OnOutcome,
     ) -> Outcome | None:
         """Run a statement whose plan takes long to make."""
         if isinstance(parsed, ParsedStatement):
@@ -316,11 +302,7 @@ class Session:
         def begin(execution: Execution) -> None:
             def planned(_kind: str, found: PlannedStatement | None) -> None:
                 assert found is not None
-                try:
-                    params = shaped.values(found) if suits(found) else None
-                except SqlError as error:
-                    log.debug("told again in terms of the statement's own text: %s", error)
-                    params = None
+                params = shaped.values(found)
                 if params is None:
                     as_written()
                 else:
@@ -335,7 +317,7 @@ class Session:
         return self._runner.run(begin, on_outcome)
 
     def _execute_long(
-        self, text: StatementText, offset: int, encoder_for: EncoderFor, on_outcome: Callable[[Outcome], None]
+        self, text: StatementText, offset: int, encoder_for: EncoderFor, on_outcome: OnOutcome
     ) -> Outcome | None:
         """Run a statement that is planned apart; `offset` are the characters of its script before it."""
         self.query = shown(text)
@@ -353,11 +335,7 @@ class Session:
         plan_apart(self.block, text, (), execution, planned, offset)
 
     def _run_planned(
-        self,
-        planned: PlannedStatement,
-        params: BoundParams,
-        encoder_for: EncoderFor,
-        execution: Execution,
+        self, planned: PlannedStatement, params: BoundParams, encoder_for: EncoderFor, execution: Execution
     ) -> None:
         if len(planned.params) != len(params):
             raise SqlError("42P02", "there is no parameter $1")
@@ -369,18 +347,15 @@ class Session:
         catalog = self.block.catalog
         try:
             planned = statements.plan(shaped.shape.parsed, catalog, shaped.types)
-            if suits(planned):
-                return planned, shaped.values(planned)
+            params = shaped.values(planned)
+            if params is not None:
+                return planned, params
         except SqlError as error:
             log.debug("told again in terms of the statement's own text: %s", error)
         return statements.plan(statements.parse(shaped.text)[0], catalog), ()
 
     def _dispatch(
-        self,
-        plan: Plan,
-        params: BoundParams,
-        encoder_for: EncoderFor,
-        execution: Execution,
+        self, plan: Plan, params: BoundParams, encoder_for: EncoderFor, execution: Execution
     ) -> None:
         if isinstance(plan, SelectPlan):
             run = signals.select if plan.signals else select

@@ -81,11 +81,7 @@ def _alter_system(session: Session, plan: SetPlan) -> None:
 
 
 def explain(
-    session: Session,
-    plan: ExplainPlan,
-    params: BoundParams,
-    encoder_for: EncoderFor,
-    execution: Execution,
+    session: Session, plan: ExplainPlan, params: BoundParams, encoder_for: EncoderFor, execution: Execution
 ) -> None:
     """Run EXPLAIN and EXPLAIN ANALYZE."""
 

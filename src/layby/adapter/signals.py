@@ -25,11 +25,7 @@ if TYPE_CHECKING:
 
 
 def select(
-    session: Session,
-    plan: SelectPlan,
-    params: BoundParams,
-    encoder_for: EncoderFor,
-    execution: Execution,
+    session: Session, plan: SelectPlan, params: BoundParams, encoder_for: EncoderFor, execution: Execution
 ) -> None:
     """Run a select that has signals among its columns."""
 

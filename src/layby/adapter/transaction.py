@@ -18,6 +18,11 @@ _EPOCH_US: Final = 946_684_800_000_000
 """Microseconds from 1970 to 2000, PostgreSQL's epoch."""
 
 
+def now_us() -> int:
+    """Return microseconds since 2000-01-01 UTC."""
+    return time.time_ns() // 1000 - _EPOCH_US
+
+
 def in_failed_block() -> SqlError:
     """Return the error for a statement in a block that has failed."""
     return SqlError(
@@ -64,7 +69,7 @@ class Transaction:
         self.snapshot: int | None = None
         self.catalog: tuple[Catalog, Catalog] | None = None
         """A catalog that was in force, and what it is for this transaction."""
-        self.started_us = time.time_ns() // 1000 - _EPOCH_US
+        self.started_us = now_us()
         """What `now()` says: microseconds since 2000-01-01 UTC."""
         self.owner = LockOwner(process_id)
         self.writes: dict[int, OwnWrites] = {}

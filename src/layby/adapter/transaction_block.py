@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING
 
 from layby.adapter.catalog_change import CatalogChange, Undo
 from layby.adapter.execution import Execution
@@ -17,14 +17,6 @@ from layby.sql.plan import TransactionPlan
 
 if TYPE_CHECKING:
     from layby.adapter.coordinator import Coordinator
-
-
-class Statement(Protocol):
-    """As much of a statement as a failed block looks at."""
-
-    @property
-    def kind(self) -> str:
-        """Its name in the grammar."""
 
 
 class TransactionBlock:
@@ -66,10 +58,11 @@ class TransactionBlock:
         """What statements are planned under."""
         return self.coordinator.catalog_for(self.transaction)
 
-    def refuse_if_failed(self, statement: Statement) -> None:
-        """Raise SqlError 25P02 for a statement that a failed block does not take."""
+    def refuse_if_failed(self, kind: str) -> None:
+        """Raise SqlError 25P02 for a statement that a failed block does not take; `kind` is its name in the
+        grammar."""
         transaction = self.transaction
-        if transaction is not None and transaction.failed and statement.kind != "transaction_stmt":
+        if transaction is not None and transaction.failed and kind != "transaction_stmt":
             raise in_failed_block()
 
     def open(self) -> Transaction:

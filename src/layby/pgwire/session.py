@@ -11,38 +11,12 @@ from typing import Any, Protocol
 import numpy as np
 from numpy.typing import NDArray
 
-from layby.adapter.outcome import EncoderFor, Outcome, ResultDesc
+from layby.adapter.outcome import EncoderFor, Notice, OnOutcome, Outcome, ResultDesc
 from layby.compute.runtime import Job
 from layby.errors import SqlError
 from layby.memory.arena import Arena
 from layby.sql.statement_text import StatementText
 from layby.types.scalar import PhysicalValue, SqlType
-
-OnOutcome = Callable[[Outcome], None]
-
-
-class Notice(Protocol):
-    """A message beside the answer, as PostgreSQL's NOTICE and WARNING."""
-
-    @property
-    def severity(self) -> str:
-        """WARNING, NOTICE, INFO, LOG or DEBUG."""
-
-    @property
-    def sqlstate(self) -> str:
-        """Five characters, 00000 for a plain notice."""
-
-    @property
-    def message(self) -> str:
-        """The primary message."""
-
-    @property
-    def detail(self) -> str | None:
-        """More about it."""
-
-    @property
-    def hint(self) -> str | None:
-        """What to do about it."""
 
 
 class Script(Protocol):
