@@ -625,6 +625,16 @@ def test_a_process_whose_start_ends_after_the_pool_was_closed_is_ended_too() -> 
     assert walks.processes.process_ids == []
 
 
+def test_a_process_whose_start_ends_after_the_loop_was_closed_is_ended_too() -> None:
+    with walks_of("processes", 1) as walks:
+        processes = walks.processes
+        walker = processes._new_walker(FIRST_WALKER_SLOT + 1)
+        started: Future[Any] = Future()
+        started.set_result(walker)
+    processes._in_loop(lambda: processes._launched(walker.slot, started))
+    assert not Path(f"/proc/{walker.child.pid}").exists()
+
+
 @pytest.mark.parametrize(("loop_is_on", "gives_way"), [(7, True), (6, False)])
 def test_a_walk_gives_way_on_the_core_of_the_serving_loop(
     loop_is_on: int, gives_way: bool, monkeypatch: pytest.MonkeyPatch

@@ -11,7 +11,6 @@ are reaped and replaced on another thread.
 
 from __future__ import annotations
 
-import contextlib
 import logging
 import time
 from collections import deque
@@ -315,8 +314,11 @@ class ProcessWalkPool:
             done()
 
     def _in_loop(self, callback: Callable[[], object]) -> None:
-        with contextlib.suppress(RuntimeError):  # the loop is closed, and so is this pool
+        try:
             self._loop.call_soon_threadsafe(callback)
+        except RuntimeError:
+            # The loop is closed, and so is this pool, which ends here what was just started.
+            callback()
 
     def _replace(self, slot: int, pause: float) -> None:
         if not self._closed:
