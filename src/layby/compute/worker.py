@@ -34,6 +34,9 @@ log = logging.getLogger("layby.worker")
 STEP_BYTES: Final = 1 << 18
 """Bytes of found rows past which a step of a scan ends on the loop: they are copied where it is moved."""
 
+HEAVIEST: Final = 1 << 10
+"""What the rows that a scan looks at together may weigh on the loop (`width`): 1 MiB of text."""
+
 
 class ActivePeek(NamedTuple):
     """A peek that is not answered yet: how far it is, and how many seconds ago it came."""
@@ -193,7 +196,7 @@ class ServingWorker:
                 position_limit=parameters.row_iteration_limit,
             )
             if parameters.offload:
-                scan.step_seconds, scan.batch_bytes = TURN_S, STEP_BYTES
+                scan.step_seconds, scan.batch_bytes, scan.heaviest = TURN_S, STEP_BYTES, HEAVIEST
             granted = fuel.remaining
             if not pending.inline and parameters.offload:
                 fuel = Fuel(0)

@@ -110,6 +110,11 @@ class MfpKernel:
         """What the filter begins with, where that is a comparison: no row passes that does not pass it."""
         self.output_columns = mfp.output_columns if self._plain is None else frozenset(self._plain)
 
+    @property
+    def is_plain(self) -> bool:
+        """Whether the outputs are columns as they are."""
+        return self._plain is not None
+
     def filter(
         self, columns: Columns, length: int, begun: Mask | None = None
     ) -> tuple[Indices | None, RowErrors | None]:

@@ -15,6 +15,7 @@ from __future__ import annotations
 import logging
 import time
 from collections.abc import Callable, Collection, Sequence
+from functools import partial
 from typing import Any, Final
 
 import numpy as np
@@ -33,7 +34,8 @@ from layby.peek.spec import PeekSpec
 from layby.peek.visited import VisitedSlice, visited
 from layby.trace.batch import Batch
 from layby.trace.bundle import Snapshot
-from layby.trace.cursor import Cursor, Visit
+from layby.trace.cursor import TOO_HEAVY, Cursor, Visit
+from layby.trace.width import UNIT, text_bytes
 from layby.types.column import Column, concat
 from layby.types.ordering import sort_indices
 
@@ -45,6 +47,9 @@ CHUNK: Final = 65_536
 _FIRST_CHUNK_OF_LIMITED = 64
 """Where a LIMIT may end a filtered walk early, chunks start this small and double."""
 
+
+_COPIED: Final = 8
+"""How many bytes are copied in the time that one is worked on."""
 
 _FREE: Final = UnboundedFuel()
 """What the scans of a shared walk are charged to: the walk's fuel is spent once for all."""
@@ -75,6 +80,9 @@ class PeekScan:
         self.step_seconds: float | None = None
         """How long a step may take; None for as long as its fuel lasts. It ends between two visits, before
         one that would outlast this if it took as long as the last."""
+        self.heaviest: int | None = None
+        """What the rows of a visit may weigh beyond a position each, where their text is looked at: to work
+        on a megabyte of it takes 1 to 3 ms. A step ends before a row that weighs more; None: before none."""
         self.positions = 0
         self.times = PhaseTimes()
         self._clock = clock
@@ -197,13 +205,18 @@ class PeekScan:
             self._complete()
             return
         clock, seconds = self._clock, self.step_seconds
+        advance = self.cursor.advance
+        if self.heaviest is not None and self.cursor.weighs:
+            advance = partial(self._advance_lightly, self.heaviest)
         while fuel.remaining > 0 and self._outcome is None:
             most = self._next_chunk
             if most < self.cursor.left <= most + (most >> 3):
                 most += most >> 3  # what little is left beyond a chunk is no chunk of its own
-            visit = self.cursor.advance(self.next_fuel(fuel, most))
+            visit = advance(self.next_fuel(fuel, most))
             if visit is None:
                 self._end_rows()
+                return
+            if visit is TOO_HEAVY:
                 return
             if not self._charge(fuel, visit.positions):
                 return
@@ -222,6 +235,38 @@ class PeekScan:
                 if now - start + (now - began) > seconds:
                     return
                 began = now
+
+    def _advance_lightly(self, heaviest: int, fuel: int) -> Visit | None:
+        """Visit rows that weigh no more than `heaviest`; `TOO_HEAVY` where the next alone does."""
+        cursor = self.cursor
+        place, left = cursor.place, cursor.left
+        visit = cursor.advance(fuel, heaviest)
+        if visit is None or visit is TOO_HEAVY or not self._weighs_more(visit, heaviest):
+            return visit
+        cursor.go_back(place, left)
+        visit = cursor.advance(min(fuel, heaviest), heaviest)
+        assert visit is not None  # there was one
+        if self._weighs_more(visit, heaviest):
+            cursor.go_back(place, left)
+            return TOO_HEAVY
+        return visit
+
+    def _weighs_more(self, visit: Visit, heaviest: int) -> bool:
+        """Return whether what is looked at of the text of a visit's rows is more than `heaviest`."""
+        slices = visit.slices
+        if visit.positions <= heaviest or not slices:
+            return False
+        layout = slices[0][0].layout
+        if self._groups is not None:
+            return text_bytes(slices, range(len(layout.types))) > heaviest * UNIT
+        kernel = self._mfp_kernel()
+        looked_at = set(kernel.filter_columns)
+        if self.spec.ordered and len(slices) > 1:
+            looked_at.update(range(len(layout.key)))
+        size = text_bytes(slices, kernel.output_columns)
+        if kernel.is_plain:
+            size //= _COPIED
+        return size + text_bytes(slices, looked_at) > heaviest * UNIT
 
     @property
     def is_full(self) -> bool:

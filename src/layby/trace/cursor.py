@@ -39,6 +39,10 @@ class Visit(NamedTuple):
     last: tuple[Batch, int] | None
 
 
+TOO_HEAVY: Final = Visit([], 0, False, None)
+"""Stands for a visit that was not made."""
+
+
 class Cursor:
     """Visits the updates of batches of one layout in row order, or in its reverse.
 
@@ -112,12 +116,25 @@ class Cursor:
         go on alike."""
         return self._turn, tuple(self._lo), tuple(self._hi)
 
-    def advance(self, fuel: int) -> Visit | None:
+    @property
+    def weighs(self) -> bool:
+        """Whether there are rows that weigh more than one position."""
+        return bool(self._wide)
+
+    def go_back(self, place: tuple[int, tuple[int, ...], tuple[int, ...]], left: int) -> None:
+        """Stand again at a `place` where it has stood, with so many rows `left`: what was visited since is
+        visited once more."""
+        self._turn, lo, hi = place
+        self._lo, self._hi = list(lo), list(hi)
+        self._left = left
+
+    def advance(self, fuel: int, heaviest: int | None = None) -> Visit | None:
         """Visit at most `fuel` (at least 1) positions; None when there are no more.
 
         A range without any rows costs one position. A wide row that weighs more than `fuel` is visited alone,
         and costs what it weighs. A visit ends early after `SEEKS` ranges, and where the walk can be cut there
-        cheaply, but never without having visited something.
+        cheaply, but never without having visited something: `TOO_HEAVY` where it would compare rows, the next
+        of which weighs more than `heaviest` beyond its position.
         """
         if fuel < 1:
             raise ValueError("a visit needs fuel")
@@ -142,6 +159,12 @@ class Cursor:
                     if lo < hi:
                         slices.append((batch, lo, hi))
                 continue
+            if heaviest is not None and self._wide and len(self._batches) > 1:
+                if self._next_weighs_more(heaviest):
+                    if not spent:
+                        return TOO_HEAVY
+                    break
+                rows = min(rows, self._affordable(heaviest))
             before, known = self._left, len(slices)
             open_, last = self._take(rows, slices)
             spent += before - self._left
@@ -160,6 +183,15 @@ class Cursor:
                     rows, wide.affordable_before(hi, share) if self._reverse else wide.affordable(lo, share)
                 )
         return rows
+
+    def _next_weighs_more(self, heaviest: int) -> bool:
+        """Return whether the next row of a batch weighs more than that beyond its position."""
+        for batch, lo, hi in zip(self._batches, self._lo, self._hi, strict=True):
+            if lo < hi and batch.wide is not None:
+                at = hi - 1 if self._reverse else lo
+                if batch.wide.beyond(at, at + 1) > heaviest:
+                    return True
+        return False
 
     @staticmethod
     def _beyond(slices: Iterable[Slice]) -> int:

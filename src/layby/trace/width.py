@@ -9,14 +9,17 @@ visited as ever: a lookup in it (2.8 µs) costs less than 0.1 µs more.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import Final, NamedTuple, cast
+from collections.abc import Collection, Iterable, Sequence
+from typing import TYPE_CHECKING, Final, NamedTuple, cast
 
 import numpy as np
 from numpy.typing import NDArray
 
 from layby.memory.arena import Arena
 from layby.types.column import Column, TextColumn
+
+if TYPE_CHECKING:
+    from layby.trace.batch import Batch
 
 UNIT: Final = 1024
 """Bytes that a position stands for."""
@@ -68,6 +71,17 @@ class WideRows(NamedTuple):
     def place(self, arena: Arena) -> WideRows:
         """Return the same with its buffers in `arena`."""
         return WideRows(cast("Numbers", arena.place(self.rows)), cast("Numbers", arena.place(self.extra)))
+
+
+def text_bytes(slices: Iterable[tuple[Batch, int, int]], columns: Collection[int]) -> int:
+    """Return the bytes of text that slices of batches have in some of their columns."""
+    found = 0
+    for batch, start, stop in slices:
+        for at in columns:
+            column = batch.columns[at]
+            if isinstance(column, TextColumn):
+                found += int(column.offsets[stop] - column.offsets[start])
+    return found
 
 
 def wide_rows(columns: Sequence[Column]) -> WideRows | None:
