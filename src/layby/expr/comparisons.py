@@ -108,7 +108,7 @@ class _Group:
     def __init__(self, members: Sequence[Comparison]) -> None:
         self.column = members[0].column
         self._members = members
-        self._constants = np.stack([each.constant for each in members])[:, np.newaxis]
+        self._constants = np.array([each.constant for each in members])[:, np.newaxis]
         bounds = [each.bounds for each in members]
         self._bounds = None if (-math.inf, math.inf) in bounds else bounds
         self._chunks = 0

@@ -5,11 +5,13 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from layby.pickling import pickled_as_call
 from layby.types.column import Column, FixedColumn, Indices
 from layby.types.ordering import Ordering, sort_indices
 from layby.types.scalar import FLOATING
 
 
+@pickled_as_call
 @dataclass(frozen=True, slots=True)
 class OrderKey:
     """One item of ORDER BY: a column of the MFP's output."""
@@ -18,6 +20,7 @@ class OrderKey:
     ordering: Ordering
 
 
+@pickled_as_call
 @dataclass(frozen=True, slots=True)
 class Finishing:
     """What is done to the rows of an answer once they are all there.

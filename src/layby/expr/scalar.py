@@ -13,12 +13,14 @@ from dataclasses import dataclass, replace
 from functools import lru_cache
 from typing import TYPE_CHECKING
 
+from layby.pickling import pickled_as_call
 from layby.types.scalar import BOOLEAN, PhysicalValue, SqlType
 
 if TYPE_CHECKING:
     from layby.expr.function import Function
 
 
+@pickled_as_call
 @dataclass(frozen=True, slots=True)
 class ColumnRef:
     """Column `index` of the input."""
@@ -27,6 +29,7 @@ class ColumnRef:
     type: SqlType
 
 
+@pickled_as_call
 @dataclass(frozen=True, slots=True)
 class Literal:
     """A constant."""
@@ -35,6 +38,7 @@ class Literal:
     type: SqlType
 
 
+@pickled_as_call
 @dataclass(frozen=True, slots=True)
 class Param:
     """Parameter `$number` (from 1) of a prepared statement; replaced by a literal before evaluation."""
@@ -43,6 +47,7 @@ class Param:
     type: SqlType
 
 
+@pickled_as_call
 @dataclass(frozen=True, slots=True)
 class SessionValue:
     """A value that the session supplies at each execution: `now`, `current_user`, `pg_backend_pid`, ..."""
@@ -51,6 +56,7 @@ class SessionValue:
     type: SqlType
 
 
+@pickled_as_call
 @dataclass(frozen=True, slots=True)
 class Call:
     """A function, operator or cast applied to its arguments."""
@@ -64,6 +70,7 @@ class Call:
         return self.function.result
 
 
+@pickled_as_call
 @dataclass(frozen=True, slots=True)
 class And:
     """Three-valued AND. An argument's error counts only where no argument before it is false."""
@@ -72,6 +79,7 @@ class And:
     type: SqlType = BOOLEAN
 
 
+@pickled_as_call
 @dataclass(frozen=True, slots=True)
 class Or:
     """Three-valued OR. An argument's error counts only where no argument before it is true."""
@@ -80,6 +88,7 @@ class Or:
     type: SqlType = BOOLEAN
 
 
+@pickled_as_call
 @dataclass(frozen=True, slots=True)
 class Not:
     """Three-valued NOT."""
@@ -88,6 +97,7 @@ class Not:
     type: SqlType = BOOLEAN
 
 
+@pickled_as_call
 @dataclass(frozen=True, slots=True)
 class IsNull:
     """`arg IS NULL`; never null itself."""
@@ -96,6 +106,7 @@ class IsNull:
     type: SqlType = BOOLEAN
 
 
+@pickled_as_call
 @dataclass(frozen=True, slots=True)
 class In:
     """`arg IN (values)` over constants of the argument's type; a None among them is NULL."""
@@ -105,6 +116,7 @@ class In:
     type: SqlType = BOOLEAN
 
 
+@pickled_as_call
 @dataclass(frozen=True, slots=True)
 class Case:
     """`CASE WHEN condition THEN result ... ELSE otherwise END`; only the branch taken can raise."""
@@ -114,6 +126,7 @@ class Case:
     type: SqlType
 
 
+@pickled_as_call
 @dataclass(frozen=True, slots=True)
 class Coalesce:
     """The first argument that is not null; those after it cannot raise."""

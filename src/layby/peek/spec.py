@@ -7,9 +7,11 @@ from dataclasses import dataclass
 from layby.expr.finishing import Finishing
 from layby.expr.mfp import Mfp
 from layby.expr.packed import PackedMfp
+from layby.pickling import pickled_as_call
 from layby.trace.constraints import Constraints
 
 
+@pickled_as_call
 @dataclass(frozen=True, slots=True)
 class PeekSpec:
     """What a peek asks, as a plain value.
