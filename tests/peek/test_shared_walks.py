@@ -250,6 +250,20 @@ def test_a_pass_whose_walks_are_all_cancelled_ends_within_one_granularity(harnes
     assert harness.metrics.permits_in_use == 0
 
 
+def test_a_step_of_a_pass_tells_whether_a_walk_ended_in_it() -> None:
+    harness = Harness(bundle_of(pairs(*HUNDRED)), inline_budget=10, granularity=20, shared="on")
+    harness.peek(spec(constraints=keys(*range(60))))
+    for value in range(2):
+        harness.peek(spec(predicates=[equal(value)]))
+    while not harness.pool.step():
+        pass
+    work = harness.pool.walks[0].work
+    ended = [work.step()]
+    while not work.over:
+        ended.append(work.step())
+    assert ended == [False, False, False, False, True]
+
+
 def test_an_error_of_one_walk_is_its_own(harness_on: HarnessOn) -> None:
     harness = sharing(harness_on)
     broken, _ = harness.peek(spec(predicates=[divides_by_zero_at(50)]))
