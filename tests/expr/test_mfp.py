@@ -171,6 +171,17 @@ def test_texts_are_found_one_after_the_other_in_one_slice(
         assert [row for row, _ in filtered([equal], [part], len(part))] == found
 
 
+@pytest.mark.parametrize("size", [8, 9, 16, 17, 100, 5_000])
+@pytest.mark.parametrize("copies", [1, 2, 30])
+def test_a_long_text_equals_its_copies_alone(size: int, copies: int) -> None:
+    value = "".join(chr(97 + at % 26) for at in range(size))
+    near = [value[:at] + "?" + value[at + 1 :] for at in (0, 7, size // 2, size - 1)]
+    texts = [*[value] * copies, *near, None, value + "x", *near, value[1:]]
+    column = column_from_values(TEXT, texts)
+    equal = call("=", ColumnRef(0, TEXT), literal(value))
+    assert [row for row, _ in filtered([equal], [column], len(texts))] == list(range(copies))
+
+
 def ints(*values: int | None) -> list[Column | None]:
     return [column_from_values(INTEGER, list(values))]
 
