@@ -330,3 +330,144 @@ def test_a_dropped_relation_takes_its_arrangements_along(server: Server, client:
 def test_a_system_relation_is_not_dropped(client: Client) -> None:
     code, _ = client.fails("DROP TABLE pg_catalog.pg_type")
     assert code in ("42501", "42P01")
+
+
+# What one block creates and another drops
+
+
+@pytest.mark.parametrize("end", ["COMMIT", "ROLLBACK"])
+def test_a_drop_waits_for_the_block_that_creates_the_table(
+    server: Server, client: Client, other: Client, end: str
+) -> None:
+    client.run("BEGIN")
+    client.run("CREATE TABLE t (a int PRIMARY KEY)")
+    other.run("BEGIN")
+    drop = other.send("DROP TABLE t")
+    server.settle()
+    assert not drop.done
+    client.run("INSERT INTO t VALUES (1)")
+    client.run(end)
+    if end == "COMMIT":
+        assert drop.result() == "DROP TABLE"
+        other.run("ROLLBACK")
+        assert client.run("SELECT a FROM t") == [(1,)]
+    else:
+        assert drop.error is not None
+        assert (drop.error.sqlstate, drop.error.message) == ("42P01", 'table "t" does not exist')
+        other.run("ROLLBACK")
+        assert client.fails("SELECT a FROM t") == missing("t")
+    server.assert_nothing_leaked()
+
+
+@pytest.mark.parametrize("back", ["ROLLBACK TO s", "SELECT 1 / 0"])
+def test_a_drop_waits_no_longer_than_to_where_the_table_is_taken_back(
+    server: Server, client: Client, other: Client, back: str
+) -> None:
+    client.run("BEGIN")
+    client.run("CREATE TABLE kept (a int)")
+    client.run("SAVEPOINT s")
+    client.run("CREATE TABLE t (a int)")
+    drop, waits = other.send("DROP TABLE t"), server.connect().send("DROP TABLE kept")
+    client.send(back)
+    server.settle()
+    assert drop.error is not None
+    assert drop.error.sqlstate == "42P01"
+    assert not waits.done
+    client.run("ROLLBACK TO s")
+    client.run("COMMIT")
+    assert waits.result() == "DROP TABLE"
+
+
+@pytest.mark.parametrize("write", ["INSERT INTO t VALUES (1)", "UPDATE t SET a = 1"])
+@pytest.mark.parametrize("end", ["COMMIT", "ROLLBACK"])
+def test_nothing_is_written_to_a_table_that_may_be_taken_back(
+    server: Server, client: Client, other: Client, write: str, end: str
+) -> None:
+    client.run("BEGIN")
+    client.run("CREATE TABLE t (a int)")
+    assert other.run("SELECT a FROM t") == []
+    query = other.send(write)
+    server.settle()
+    assert not query.done
+    client.run(end)
+    if end == "COMMIT":
+        assert query.error is None
+        assert query.done
+    else:
+        assert query.error is not None
+        assert query.error.sqlstate == "42P01"
+
+
+def test_a_name_that_a_block_dropped_twice_is_kept_once_one_drop_is_taken_back(
+    client: Client, other: Client
+) -> None:
+    client.run("CREATE TABLE t (a int)")
+    client.run("BEGIN")
+    client.run("DROP TABLE t")
+    client.run("SAVEPOINT s")
+    client.run("CREATE TABLE t (b int)")
+    client.run("DROP TABLE t")
+    client.run("ROLLBACK TO s")
+    assert other.fails("CREATE TABLE t (c int)") == exists("t")
+    client.run("ROLLBACK")
+    assert other.run("SELECT a FROM t") == []
+
+
+def test_a_name_that_two_blocks_dropped_is_kept_until_both_have_ended(
+    server: Server, client: Client, other: Client
+) -> None:
+    client.run("CREATE TABLE t (a int)")
+    client.run("CREATE TABLE u (a int)")
+    client.run("CREATE INDEX i ON t (a)")
+    client.run("BEGIN")
+    client.run("DROP INDEX i")
+    client.run("CREATE INDEX i ON u (a)")
+    other.run("BEGIN")
+    other.run("DROP INDEX i")
+    client.run("COMMIT")
+    assert client.fails("CREATE TABLE i (a int)") == exists("i")
+    other.run("ROLLBACK")
+    found = server.coordinator.catalog.index("i")
+    assert found is not None
+    assert found[0].name == "u"
+    assert client.run("DROP INDEX i") == "DROP INDEX"
+    assert other.run("CREATE TABLE i (a int)") == "CREATE TABLE"
+
+
+@pytest.mark.parametrize("drop", ["DROP INDEX i", "DROP TABLE t"])
+@pytest.mark.parametrize(
+    ("ends", "there"),
+    [
+        (("creator COMMIT", "dropper ROLLBACK"), True),
+        (("dropper ROLLBACK", "creator COMMIT"), True),
+        (("creator ROLLBACK", "dropper ROLLBACK"), False),
+        (("dropper ROLLBACK", "creator ROLLBACK"), False),
+        (("creator ROLLBACK TO s", "dropper ROLLBACK", "creator COMMIT"), False),
+        (("creator COMMIT", "dropper COMMIT"), False),
+        (("dropper COMMIT", "creator COMMIT"), False),
+        (("creator ROLLBACK", "dropper COMMIT"), False),
+        (("dropper COMMIT", "creator ROLLBACK"), False),
+    ],
+    ids=str,
+)
+def test_an_index_is_there_if_its_creation_lasts_and_its_drop_does_not(
+    server: Server, client: Client, other: Client, drop: str, ends: tuple[str, ...], there: bool
+) -> None:
+    client.run("CREATE TABLE t (a int, b int UNIQUE)")
+    client.run("INSERT INTO t VALUES (1, 2)")
+    client.run("BEGIN")
+    client.run("SAVEPOINT s")
+    client.run("CREATE INDEX i ON t (a)")
+    other.run("BEGIN")
+    other.run(drop)
+    for end in ends:
+        who, command = end.split(" ", 1)
+        {"creator": client, "dropper": other}[who].run(command)
+    assert (server.coordinator.catalog.index("i") is not None) == there
+    if drop == "DROP TABLE t" and "dropper COMMIT" in ends:
+        assert client.fails("SELECT b FROM t WHERE a = 1") == missing("t")
+    else:
+        assert client.run("SELECT b FROM t WHERE a = 1") == [(2,)]
+        assert client.fails("INSERT INTO t VALUES (2, 2)")[0] == "23505"
+    assert (client.run("DROP INDEX IF EXISTS i"), len(notices(client))) == ("DROP INDEX", 0 if there else 1)
+    server.assert_nothing_leaked()

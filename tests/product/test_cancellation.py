@@ -263,6 +263,55 @@ def test_an_answer_that_was_complete_before_its_index_went_is_given(scene: Scene
     assert kinds(scene.client.received()) == "T" + ROWS * "D" + "CZ"
 
 
+# What a client has sent behind the read that a drop cancels: it runs at once
+
+
+def test_a_read_sent_behind_one_that_the_drop_of_its_table_cancels_finds_no_table(scene: Scene) -> None:
+    scene.client.query(WALK)
+    scene.client.query(WALK)
+    assert kinds(scene.other.query("DROP TABLE t")) == "CZ"
+    written = scene.client.received()
+    assert kinds(written) == "EZEZ"
+    assert [error["C"] for error in errors(written)] == ["57014", "42P01"]
+
+
+def test_a_read_sent_behind_one_that_the_drop_of_its_index_cancels_does_without(scene: Scene) -> None:
+    scene.client.query(WALK)
+    scene.client.query(WALK)
+    assert kinds(scene.other.query("DROP INDEX by_b")) == "CZ"
+    assert kinds(scene.client.received()) == "EZ"
+    # The walk of the first has yet to stop.
+    assert [active.pending.spec.collection for active in scene.worker.active()] == ["by_b", "t"]
+    scene.server.settle()
+    assert kinds(scene.client.received()) == "T" + ROWS * "D" + "CZ"
+
+
+@pytest.mark.parametrize("end", ["COMMIT", "ROLLBACK"])
+@pytest.mark.parametrize("drop", ["DROP INDEX by_b", "DROP TABLE t"])
+def test_what_is_taken_back_behind_a_read_that_a_drop_cancels_stays_away(
+    scene: Scene, drop: str, end: str
+) -> None:
+    scene.client.run("BEGIN")
+    scene.client.run("CREATE INDEX by_a ON t (a)")
+    scene.client.query(WALK)
+    scene.client.query("ROLLBACK")
+    scene.other.query("BEGIN")
+    assert kinds(scene.other.query(drop)) == "CZ"
+    assert kinds(scene.client.received()) == "EZCZ"
+    scene.other.run(end)
+    table = scene.server.coordinator.catalog.table("t", "public")
+    if end == "ROLLBACK":
+        assert table is not None
+        assert [index.name for index in table.indexes] == ["by_b"]
+    elif drop == "DROP INDEX by_b":
+        assert table is not None
+        assert table.indexes == ()
+    else:
+        assert table is None
+    if table is not None:
+        assert kinds(scene.other.run("SELECT b FROM t WHERE a = 3")) == "TDCZ"
+
+
 # Shutdown
 
 

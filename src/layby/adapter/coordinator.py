@@ -123,8 +123,9 @@ class Coordinator:
         """When each table was last written, for writers that read at an earlier time."""
         self.reserved_names: set[str] = set()
         """Names of relations under construction."""
-        self.dropped_names: dict[str, Transaction] = {}
-        """Names of what a block has dropped: nobody else's until it commits, since it may roll back."""
+        self.dropped_names: dict[str, list[LockOwner]] = {}
+        """Names of what blocks have dropped, once for each drop: nobody else's until the block commits, since
+        it may roll back."""
         self._released: deque[int] = deque()
         """Tables that are gone, to be let go of."""
         self._sessions: dict[int, Session] = {}

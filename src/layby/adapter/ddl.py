@@ -1,7 +1,9 @@
 """DDL: CREATE and DROP of tables and indexes.
 
 A change of the catalog takes effect at once, for everybody. In a transaction block it is remembered how to
-take it back; what a DROP drops is kept, out of sight, until the block commits.
+take it back; what a DROP drops is kept, out of sight, until the block commits. A new table is held until its
+block ends, so that nobody else writes or drops what may be taken back; a new index is not, and whoever drops
+one that is taken back meanwhile has nothing to put back.
 """
 
 from __future__ import annotations
@@ -33,9 +35,15 @@ if TYPE_CHECKING:
 DROPS: Final = 64
 """Relations that a statement drops in one turn."""
 
+_Gone = tuple[int, SqlError]
+"""An arrangement that is dropped, and what its reads are cancelled with."""
+
 
 def create_table(session: Session, plan: CreateTablePlan, execution: Execution) -> None:
-    """Create a table, its shard, and the indexes of its constraints; then it is in the catalog."""
+    """Create a table, its shard, and the indexes of its constraints; then it is in the catalog.
+
+    It is held until its block ends, so that a rollback takes nothing away that others have written.
+    """
     coordinator = session.coordinator
     if plan.schema != "public":
         if plan.schema == "pg_catalog":
@@ -83,10 +91,13 @@ def create_table(session: Session, plan: CreateTablePlan, execution: Execution) 
         transaction.undo.append(lambda change: _take_away(coordinator, change, table))
         execution.finish(CommandOutcome("CREATE TABLE"))
 
-    for desc in descs:
-        coordinator.maintenance.submit(
-            CreateArrangement(desc, lambda error: coordinator.deliver(lambda: created(error)))
-        )
+    def build() -> None:
+        for desc in descs:
+            coordinator.maintenance.submit(
+                CreateArrangement(desc, lambda error: coordinator.deliver(lambda: created(error)))
+            )
+
+    session.block.lock_tables((table.id,), execution, build)  # which nobody else can hold yet
 
 
 def create_index(session: Session, plan: CreateIndexPlan, execution: Execution) -> None:
@@ -193,16 +204,21 @@ def _drop_some(
 ) -> None:
     """Drop some of what has been found, and the rest in turns to come: each takes 20 µs."""
     change = CatalogChange(coordinator)
+    gone: list[_Gone] = []
     for _ in range(min(len(found), DROPS)):
         table, index = found.popleft()
         current = change.table(table.id)
         if current is None:
             continue  # named twice
         if index is None:
-            _drop_table(coordinator, change, transaction, current)
+            gone += _drop_table(coordinator, change, transaction, current)
         elif index in current.indexes:
-            _drop_index_in(coordinator, change, transaction, current, index)
+            gone.append(_drop_index_in(coordinator, change, transaction, current, index))
     change.apply()
+    # A session whose read is cancelled may run its next statement before this call returns, so all that has
+    # to be true by then is.
+    for id_, error in gone:
+        coordinator.worker.cancel_reads_of(id_, error)
     if found:
         _later(coordinator, execution, partial(_drop_some, coordinator, transaction, found, tag, execution))
     else:
@@ -257,19 +273,17 @@ def _droppable(kind: str, name: str, table: Table, index: Index | None) -> tuple
 
 def _drop_table(
     coordinator: Coordinator, change: CatalogChange, transaction: Transaction, table: Table
-) -> None:
+) -> list[_Gone]:
     change.remove(table)
-    gone = SqlError("57014", f'canceling statement because table "{table.name}" was dropped')
     transaction.writes.pop(table.id, None)
-    for desc in coordinator.arrangements[table.id]:
-        coordinator.worker.cancel_reads_of(desc.id, gone)
 
     names = [table.name, *(index.name for index in table.indexes)]
     free = _keep_names(coordinator, transaction, names)
 
     def undo(change: CatalogChange) -> None:
         free()
-        change.put(table)
+        kept = _kept(coordinator, table.id)
+        change.put(replace(table, indexes=tuple(i for i in table.indexes if i.id in kept)))
 
     def finish() -> None:
         free()
@@ -277,23 +291,22 @@ def _drop_table(
 
     transaction.undo.append(undo)
     transaction.at_commit.append(finish)
+    error = SqlError("57014", f'canceling statement because table "{table.name}" was dropped')
+    return [(desc.id, error) for desc in coordinator.arrangements[table.id]]
 
 
 def _drop_index_in(
     coordinator: Coordinator, change: CatalogChange, transaction: Transaction, table: Table, index: Index
-) -> None:
+) -> _Gone:
     rest = tuple(i for i in table.indexes if i.id != index.id)
     change.put(replace(table, indexes=rest))
-    coordinator.worker.cancel_reads_of(
-        index.id, SqlError("57014", f'canceling statement because index "{index.name}" was dropped')
-    )
 
     free = _keep_names(coordinator, transaction, [index.name])
 
     def undo(change: CatalogChange) -> None:
         free()
         current = change.table(table.id)
-        if current is not None:
+        if current is not None and index.id in _kept(coordinator, table.id):
             change.put(replace(current, indexes=(*current.indexes, index)))
 
     def finish() -> None:
@@ -302,16 +315,25 @@ def _drop_index_in(
 
     transaction.undo.append(undo)
     transaction.at_commit.append(finish)
+    return index.id, SqlError("57014", f'canceling statement because index "{index.name}" was dropped')
+
+
+def _kept(coordinator: Coordinator, table_id: int) -> set[int]:
+    """Return which indexes of a table can be put back; a block that created one may have rolled back."""
+    return {desc.id for desc in coordinator.arrangements[table_id]}
 
 
 def _keep_names(coordinator: Coordinator, transaction: Transaction, names: list[str]) -> Callable[[], None]:
     """Keep the names of what is dropped from other transactions, until what is returned is called."""
+    dropped, owner = coordinator.dropped_names, transaction.owner
     for name in names:
-        coordinator.dropped_names[name] = transaction
+        dropped.setdefault(name, []).append(owner)
 
     def free() -> None:
         for name in names:
-            coordinator.dropped_names.pop(name, None)
+            dropped[name].remove(owner)
+            if not dropped[name]:
+                del dropped[name]
 
     return free
 
@@ -357,7 +379,7 @@ def _relation_exists(coordinator: Coordinator, transaction: Transaction, name: s
     catalog = coordinator.catalog
     return (
         name in coordinator.reserved_names
-        or coordinator.dropped_names.get(name, transaction) is not transaction
+        or any(dropper is not transaction.owner for dropper in coordinator.dropped_names.get(name, ()))
         or catalog.table(name, "public") is not None
         or catalog.index(name, "public") is not None
     )
