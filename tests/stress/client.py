@@ -6,13 +6,14 @@ import os
 import socket
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from random import Random
 from typing import Any
 
 import psycopg
-from psycopg.pq import TransactionStatus
+from psycopg.pq import ExecStatus, TransactionStatus
+from psycopg.pq.abc import PGresult
 
 from tests.stress.model import Answer, Question
 from tests.stress.server import StressedServer
@@ -86,6 +87,28 @@ class Client:
                 cancel.cancel()
                 cancel.join()
 
+    def run_together(self, statements: Sequence[str], *allowed: str) -> list[Answer | str]:
+        """Send statements at once, each with a Sync of its own behind it, so that one runs whatever the one
+        before came to; return the integers of each, or the SQLSTATE that it failed with.
+
+        Raises Finding where one failed with another than those `allowed`, or for want of resources.
+        """
+        pgconn = self._connection.pgconn
+        self.doing = ("; ".join(statements), time.monotonic())
+        outcomes: list[Answer | str] = []
+        pgconn.enter_pipeline_mode()
+        for sql in statements:
+            pgconn.send_query_params(sql.encode(), None)
+            pgconn.pipeline_sync()
+        for sql in statements:
+            outcomes.append(self._outcome(sql, pgconn.get_result(), {*RESOURCES, *allowed}))
+            while (result := pgconn.get_result()) is None or result.status != ExecStatus.PIPELINE_SYNC:
+                pass
+        pgconn.exit_pipeline_mode()
+        self.statements += len(statements)
+        self.doing = None
+        return outcomes
+
     def ask(self, question: Question, *allowed: str, disturb: bool = False) -> None:
         """Run a query and check its answer. Raises Refused and Finding."""
         answer = self.run(question.sql, *allowed, disturb=disturb, fails=question.fails)
@@ -143,6 +166,19 @@ class Client:
         with self._connection.cursor(binary=way == 1) as cursor:
             cursor.execute(sql.encode(), prepare=way == 2)
             return cursor.fetchall() if cursor.description else []
+
+    def _outcome(self, sql: str, result: PGresult | None, expected: set[str]) -> Answer | str:
+        if result is None or result.status not in (ExecStatus.TUPLES_OK, ExecStatus.COMMAND_OK):
+            if result is None:
+                raise Finding(f"{sql}: {self._connection.pgconn.get_error_message()}")
+            error = psycopg.errors.error_from_result(result)
+            state = error.sqlstate or ""
+            if state not in expected and not self._killed(error):
+                raise Finding(f"{sql}: {state} {error}")
+            self.refused += 1
+            return state
+        columns = range(result.nfields)
+        return [tuple(int(result.get_value(row, c) or b"") for c in columns) for row in range(result.ntuples)]
 
     def _killed(self, error: psycopg.Error) -> bool:
         return self._kills and error.sqlstate == "XX000" and " died" in str(error)

@@ -206,7 +206,10 @@ class StressRun:
             connection.execute("SET statement_timeout = 20000")
             check_accounts(connection.execute("SELECT id, balance FROM accounts").fetchall(), "at the end")
             left, right = (
-                check_batches(connection.execute(f"SELECT batch, n FROM {t}".encode()).fetchall(), t)
+                # By an index on n, which is left only where its creation has not been taken back as a whole.
+                check_batches(
+                    connection.execute(f"SELECT batch, n FROM {t} WHERE n >= 0".encode()).fetchall(), t
+                )
                 for t in ("lefts", "rights")
             )
             if left != right:

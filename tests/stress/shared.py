@@ -46,6 +46,16 @@ def check_batches(answer: Answer, asked: str) -> set[int]:
     return set(found)
 
 
+def check_public(answer: Answer, asked: str) -> int | None:
+    """Return which making of a table an answer holds, None for no rows; raises Finding where it is not one
+    as a whole."""
+    found = Counter(answer)
+    made = answer[0][1] if answer else None
+    if found and found != Counter((a, made) for a in range(1, 3001)):
+        raise Finding(f"{asked}: {found.total()} rows of 3000")
+    return made
+
+
 class Sharer:
     """Transfers between accounts, writes whole batches into two tables, and looks at both."""
 
@@ -73,6 +83,8 @@ class Sharer:
             self._change_index,
             self._publish,
             *[self._look_at_others] * 2,
+            *[self._look_again] * 2,
+            self._index_for_a_while,
             self._slow,
             self._hang_up,
         ]
@@ -187,16 +199,40 @@ class Sharer:
         if self._public:
             self._client.run(f"DROP TABLE {name}")
         else:
-            self._client.run(f"CREATE TABLE {name} (a int)")
+            self._client.run(f"CREATE TABLE {name} (a int, made int)")
         self._public = not self._public
         if self._public:
-            self._client.run(f"INSERT INTO {name} SELECT g FROM generate_series(1, 3000) g")
+            self._made += 1
+            self._client.run(f"INSERT INTO {name} SELECT g, {self._made} FROM generate_series(1, 3000) g")
 
     def _look_at_others(self) -> None:
-        asked = f"SELECT a FROM public{self._random.randrange(self._sessions)} WHERE a >= 0"
-        found = Counter(row[0] for row in self._client.run(asked, "42P01", CANCELLED))
-        if found and found != Counter(range(1, 3001)):
-            raise Finding(f"{asked}: {found.total()} rows of 3000")
+        asked = self._of_others()
+        check_public(self._client.run(asked, "42P01", CANCELLED), asked)
+
+    def _look_again(self) -> None:
+        """Send three reads of one table at once: what is gone for one of them is not there for the next."""
+        asked = self._of_others()
+        first, second, third = (
+            outcome if isinstance(outcome, str) else check_public(outcome, asked)
+            for outcome in self._client.run_together([asked] * 3, "42P01", CANCELLED)
+        )
+        if isinstance(first, int) and second in ("42P01", CANCELLED) and third == first:
+            raise Finding(f"{asked}: {second}, then the rows of before")
+
+    def _of_others(self) -> str:
+        return f"SELECT a, made FROM public{self._random.randrange(self._sessions)} WHERE a >= 0"
+
+    def _index_for_a_while(self) -> None:
+        """Take an index back right behind a read that may be over an index which somebody drops."""
+        self._made += 1
+        self._client.run("BEGIN")
+        self._client.run(f"CREATE INDEX shared{self._number}_{self._made} ON rights (n)")
+        asked = "SELECT batch, n FROM rights WHERE batch >= 0"
+        found, ended = self._client.run_together((asked, "ROLLBACK"), CANCELLED)
+        if not isinstance(found, str):
+            check_batches(found, asked)
+        if ended != []:
+            raise Finding(f"ROLLBACK: {ended}")
 
     def _slow(self) -> None:
         if self._random.random() < 0.5:
