@@ -12,6 +12,7 @@ from layby.compute.worker import HEAVIEST
 from layby.expr.function import overloads
 from layby.expr.mfp import MfpKernel
 from layby.expr.scalar import Call, ColumnRef, Expr, Literal
+from layby.peek.found import FoundRows
 from layby.peek.pending import PeekState
 from layby.peek.spec import PeekSpec
 from layby.trace import cursor as cursor_module
@@ -111,6 +112,40 @@ def test_rows_that_are_heavy_together_are_worked_on_in_pieces(worked_on: list[in
     assert harness.metrics.walks_inline == 1
     assert len(worked_on) >= 3
     assert max(worked_on) <= MOST
+
+
+@pytest.mark.parametrize("width", [500, 1_000])
+def test_rows_of_a_slice_on_the_loop_are_no_more_than_a_megabyte_together(
+    harness_on: HarnessOn, monkeypatch: pytest.MonkeyPatch, width: int
+) -> None:
+    sizes: list[int] = []
+    add = FoundRows.add
+
+    def noted(found: FoundRows, columns: Any, count: int) -> None:
+        add(found, columns, count)
+        sizes.append(found.nbytes)
+
+    rows = [((k, "x" * width), 1, 1) for k in range(6_000)]
+    harness = harness_on(bundle_of(rows, layout=LAYOUT), inline_budget=16_384)
+    monkeypatch.setattr(FoundRows, "add", noted)
+    peek, response = harness.peek(asked(KEY, BODY, predicates=[call("<>", KEY, Literal(5, BIGINT))]))
+    monkeypatch.undo()
+    assert response is None
+    assert max(sizes) <= MOST
+    harness.settle()
+    assert [row[0] for row in rows_of(harness.answers[peek])] == [k for k in range(6_000) if k != 5]
+
+
+def test_numbers_of_many_columns_count_as_text_does(harness_on: HarnessOn) -> None:
+    layout = Layout((BIGINT,) * 200, (ASCENDING,))
+    rows = [((k,) * 200, 1, 1) for k in range(2_000)]
+    harness = harness_on(bundle_of(rows, layout=layout), inline_budget=16_384)
+    outputs = [ColumnRef(at, BIGINT) for at in range(200)]
+    blocker, peek = (harness.peek(spec(types=layout.types, outputs=outputs))[0] for _ in range(2))
+    assert (blocker.state, peek.state) == (PeekState.WALKING, PeekState.QUEUED)
+    assert 0 < harness.metrics.queued_rows_bytes <= MOST
+    harness.settle()
+    assert len(rows_of(harness.answers[peek])) == 2_000
 
 
 def test_text_that_is_only_handed_on_may_be_eight_times_as_much(harness_on: HarnessOn) -> None:

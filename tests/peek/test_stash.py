@@ -697,6 +697,22 @@ def test_a_walk_that_raises_leaves_no_parts(harness_on: HarnessOn) -> None:
     assert harness.metrics.walks_offloaded == 0
 
 
+def burst(*_: object) -> float:
+    raise RecursionError("deep")
+
+
+def test_limits_that_cannot_be_put_in_force_cost_their_peek_and_nothing_else(harness_on: HarnessOn) -> None:
+    harness, _ = stashing(harness_on, stash_threshold=ON_THE_WIRE)
+    peek = harness.pending(encoder=Broken())
+    harness.worker.peek(peek)
+    harness.pool.patches["layby.peek.walk._share_of_wire"] = burst
+    harness.settle()
+    error = error_of(harness.answers[peek])
+    assert error[0] == "XX000"
+    assert "RecursionError" in error[1]
+    assert harness.metrics.permits_in_use == 0
+
+
 def lose(harness: Harness) -> None:
     """Have the process of the first walk die, or what the pool does then where there is none."""
     pool = harness.pool

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import deque
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Final
 
@@ -21,7 +22,7 @@ if TYPE_CHECKING:
     from layby.adapter.session import Session
 
 _PIECE: Final = 1 << 20
-"""Bytes that are parsed in one job."""
+"""Bytes from which on there is a job to parse them; it gets less than twice as many."""
 
 _MOST_UNPARSED: Final = 16 << 20
 """Bytes from which on the sender is asked to pause; it is told to resume at half."""
@@ -30,7 +31,7 @@ _MOST_UNPARSED: Final = 16 << 20
 class CopyIn:
     """The sink of one COPY: `received` gets all rows once they are checked, or `failed` the error.
 
-    Bytes wait in `_waiting`; one job at a time parses what waits, so pieces are taken in order.
+    Bytes wait in `_waiting`; one job at a time parses what is longest there, so pieces are taken in order.
     """
 
     def __init__(
@@ -55,7 +56,7 @@ class CopyIn:
             for i, (c, default) in enumerate(zip(table.desc.columns, table.defaults, strict=True))
             if i not in plan.columns
         }
-        self._waiting: list[bytes] = []
+        self._waiting: deque[memoryview] = deque()
         self._unparsed = 0
         self._paused = False
         self._parsing = False
@@ -67,7 +68,8 @@ class CopyIn:
         """Take the next bytes; False asks the sender to pause until `on_ready` is called."""
         if self._over:
             return True
-        self._waiting.append(data)
+        whole = memoryview(data)
+        self._waiting.extend(whole[at : at + _PIECE] for at in range(0, len(data), _PIECE))
         self._unparsed += len(data)
         if self._unparsed >= _PIECE:
             self._parse()
@@ -92,9 +94,12 @@ class CopyIn:
         if self._parsing or self._over:
             return
         self._parsing = True
-        waiting, self._waiting = self._waiting, []
-        data = np.frombuffer(b"".join(waiting), np.uint8)
-        last, size = self._finishing, len(data)
+        pieces, size = list[memoryview](), 0
+        while self._waiting and size < _PIECE:
+            pieces.append(self._waiting.popleft())
+            size += len(pieces[-1])
+        data = np.frombuffer(b"".join(pieces), np.uint8)
+        last = self._finishing and not self._waiting
         arena = self._coordinator.maintenance.arena
         job = ParseCopy(self._table, self._numbers, self._parser, arena.place(data), last)
         self._coordinator.run_apart(job, lambda result: self._parsed(result, size, last=last))

@@ -35,7 +35,7 @@ STEP_BYTES: Final = 1 << 18
 """Bytes of found rows past which a step of a scan ends on the loop: they are copied where it is moved."""
 
 HEAVIEST: Final = 1 << 10
-"""What the rows that a scan looks at together may weigh on the loop (`width`): 1 MiB of text."""
+"""What the rows that a scan looks at together may weigh on the loop (`width`): 1 MiB."""
 
 
 class ActivePeek(NamedTuple):
@@ -201,6 +201,8 @@ class ServingWorker:
             if not pending.inline and parameters.offload:
                 fuel = Fuel(0)
             outcome = scan.step(fuel)
+            while not parameters.offload and isinstance(outcome, Suspended):
+                outcome = scan.step(fuel)  # it stops for the copies of a row that stands for many
             walk: QuietWalk | None = None
             if isinstance(outcome, Suspended) and self._is_alone() and not takes_long(scan, pending.encoder):
                 # What is left of the turn's time is nobody else's.

@@ -15,7 +15,7 @@ from __future__ import annotations
 import logging
 import time
 from collections.abc import Callable, Collection, Sequence
-from functools import partial
+from dataclasses import dataclass
 from typing import Any, Final
 
 import numpy as np
@@ -35,7 +35,7 @@ from layby.peek.visited import VisitedSlice, visited
 from layby.trace.batch import Batch
 from layby.trace.bundle import Snapshot
 from layby.trace.cursor import TOO_HEAVY, Cursor, Visit
-from layby.trace.width import UNIT, text_bytes
+from layby.trace.width import UNIT, row_bytes, text_bytes
 from layby.types.column import Column, concat
 from layby.types.ordering import sort_indices
 
@@ -49,10 +49,25 @@ _FIRST_CHUNK_OF_LIMITED = 64
 
 
 _COPIED: Final = 8
-"""How many bytes are copied in the time that one is worked on."""
+"""How many bytes are handed on in the time that one is worked on."""
+
+_FEW: Final = 64
+"""So many positions are visited on the loop whatever they weigh: rows of 1,600 numbers are 13 KiB each."""
+
+_PIECE_BYTES: Final = 1 << 20
+"""Bytes of rows that are copied at once where rows stand for more than one; on the loop a quarter of it."""
 
 _FREE: Final = UnboundedFuel()
 """What the scans of a shared walk are charged to: the walk's fuel is spent once for all."""
+
+
+@dataclass(slots=True)
+class _Owed:
+    """Rows that stand for so many copies each, and what is raised once all of them have been taken."""
+
+    columns: list[Column]
+    sums: NDArray[Any]
+    raised: SqlError | None
 
 
 class PeekScan:
@@ -100,6 +115,8 @@ class PeekScan:
         self._taken = 0
         self._taken_bytes = 0
         """The rows that `take_found` has handed over."""
+        self._owed: _Owed | None = None
+        """Rows whose copies have yet to be made. Nothing is visited before they are."""
         self._raised: list[SqlError] = []
         self._broken: Exception | None = None
         self._kernel: MfpKernel | None = None
@@ -128,11 +145,14 @@ class PeekScan:
     def found_rows(self, count: int) -> None:
         """Keep of the rows found only how many: they are elsewhere, or nobody wants them any more."""
         self._found = FoundRows(self.spec.finishing, count=count)
+        self._owed = None
         self._taken = 0
 
     def place_found(self, arena: Arena) -> None:
         """Put the rows found so far into `arena`: the scan then crosses to another process by reference."""
         self._found.place(arena)
+        if self._owed is not None:
+            self._owed.columns = [column.place(arena) for column in self._owed.columns]
 
     @property
     def nbytes(self) -> int:
@@ -204,10 +224,12 @@ class PeekScan:
         if self._ends_early and not self._wanted:
             self._complete()
             return
+        if self._owed is not None:
+            if self.heaviest is None:
+                self._emit_owed()
+            return
         clock, seconds = self._clock, self.step_seconds
-        advance = self.cursor.advance
-        if self.heaviest is not None and self.cursor.weighs:
-            advance = partial(self._advance_lightly, self.heaviest)
+        advance = self.cursor.advance if self.heaviest is None else self._advance_lightly
         while fuel.remaining > 0 and self._outcome is None:
             most = self._next_chunk
             if most < self.cursor.left <= most + (most >> 3):
@@ -228,7 +250,7 @@ class PeekScan:
                 self._next_chunk = min(CHUNK, 2 * self._next_chunk)
             if self._outcome is None and self.cursor.exhausted:
                 self._end_rows()
-            if self.is_full:
+            if self.is_full or self._owed is not None:
                 return
             if seconds is not None and self._outcome is None:
                 now = clock()
@@ -236,37 +258,44 @@ class PeekScan:
                     return
                 began = now
 
-    def _advance_lightly(self, heaviest: int, fuel: int) -> Visit | None:
+    def _advance_lightly(self, fuel: int) -> Visit | None:
         """Visit rows that weigh no more than `heaviest`; `TOO_HEAVY` where the next alone does."""
-        cursor = self.cursor
+        cursor, heaviest = self.cursor, self.heaviest
+        assert heaviest is not None  # this is how the loop visits
         place, left = cursor.place, cursor.left
         visit = cursor.advance(fuel, heaviest)
-        if visit is None or visit is TOO_HEAVY or not self._weighs_more(visit, heaviest):
+        if visit is None or visit.positions <= _FEW:
             return visit
-        cursor.go_back(place, left)
-        visit = cursor.advance(min(fuel, heaviest), heaviest)
-        assert visit is not None  # there was one
-        if self._weighs_more(visit, heaviest):
+        size = self._size(visit)
+        if size > heaviest * UNIT:
             cursor.go_back(place, left)
-            return TOO_HEAVY
+            fewer = visit.positions * heaviest * UNIT // size
+            visit = cursor.advance(max(1, min(fuel, heaviest, fewer)), heaviest)
+            assert visit is not None  # there was one
+            if visit.positions > heaviest and self._size(visit, handed_on=_COPIED) > heaviest * UNIT:
+                cursor.go_back(place, left)
+                return TOO_HEAVY
         return visit
 
-    def _weighs_more(self, visit: Visit, heaviest: int) -> bool:
-        """Return whether what is looked at of the text of a visit's rows is more than `heaviest`."""
+    def _size(self, visit: Visit, *, handed_on: int = 1) -> int:
+        """Return the bytes of a visit's rows that are worked on, text alone where it is only looked at.
+
+        Of what is handed on as it is one in so many counts.
+        """
         slices = visit.slices
-        if visit.positions <= heaviest or not slices:
-            return False
+        if not slices:
+            return 0
         layout = slices[0][0].layout
         if self._groups is not None:
-            return text_bytes(slices, range(len(layout.types))) > heaviest * UNIT
+            return row_bytes(slices, range(len(layout.types)))
         kernel = self._mfp_kernel()
         looked_at = set(kernel.filter_columns)
         if self.spec.ordered and len(slices) > 1:
             looked_at.update(range(len(layout.key)))
-        size = text_bytes(slices, kernel.output_columns)
+        size = row_bytes(slices, kernel.output_columns)
         if kernel.is_plain:
-            size //= _COPIED
-        return size + text_bytes(slices, looked_at) > heaviest * UNIT
+            size //= handed_on
+        return size + text_bytes(slices, looked_at)
 
     @property
     def is_full(self) -> bool:
@@ -285,7 +314,7 @@ class PeekScan:
         """There is nothing left to visit."""
         if self._groups is not None:
             self._emit(self._groups.flush())
-        if self._outcome is None:
+        if self._outcome is None and self._owed is None:
             self._complete()
 
     # Shared walks: scans that stand at one place of one snapshot take the same visits (`SharedScan`).
@@ -300,6 +329,8 @@ class PeekScan:
             and not other._ends_early
             and not self._errors_left
             and not other._errors_left
+            and self._owed is None
+            and other._owed is None
             and self._outcome is None
             and other._outcome is None
             and len(self.snapshot.oks) == len(other.snapshot.oks)
@@ -328,6 +359,10 @@ class PeekScan:
                 self._end_rows()
             elif self._charge(_FREE, visit.positions):
                 self._take(slices, open_=visit.open)
+            while self._owed is not None and self._outcome is None:
+                self._emit_owed()
+            if visit is None and self._outcome is None:
+                self._complete()
         except Exception as error:  # noqa: BLE001 - raised again by `latched`
             self.break_with(error)
 
@@ -439,23 +474,48 @@ class PeekScan:
             columns, sums = [c.slice(0, first) for c in columns], sums[:first]
         needed = self._needed(len(sums))
         columns, sums = [c.slice(0, needed) for c in columns], sums[:needed]
-        count, total = needed, int(sums.sum())
-        if total > count:
+        if self._wanted is not None:
             if self._ends_early:
-                ends = np.minimum(np.cumsum(sums), self._needed(total))
+                ends = np.minimum(np.cumsum(sums), self._wanted - self.count)
                 sums = np.diff(ends, prepend=0)
-                total = int(ends[-1])
+                count = int(np.count_nonzero(sums))  # those after have their rows already
+                columns, sums = [c.slice(0, count) for c in columns], sums[:count]
+            else:  # whatever the order, no more copies of a row are needed
+                sums = np.minimum(sums, max(1, self._wanted))
+        self._owed = _Owed(columns, sums, raised)
+        self._emit_owed()
+
+    def _emit_owed(self) -> None:
+        """Take as many copies of the rows owed as there are rows, or as make up a piece: one may stand for
+        millions."""
+        owed = self._owed
+        assert owed is not None  # whoever calls has looked
+        self._owed = None
+        columns, sums = owed.columns, owed.sums
+        count, total = len(sums), int(sums.sum())
+        if total > count:
             # A row inserted a billion times must not be copied out before its size is known.
             size = sum(columns[i].nbytes for i in self._mfp_kernel().output_columns)
             before = self._taken_bytes + self._found.nbytes
             if before + size * total // count > self.max_result_size:
                 self._fail(self._too_large())
                 return
-            repeated = np.repeat(np.arange(count), sums)
+            most = min(CHUNK, _PIECE_BYTES * count // max(1, size))
+            most = max(count, most if self.heaviest is None else most >> 2)
+            if total > most:
+                ends = np.cumsum(sums)
+                at = int(ends.searchsorted(most, "right"))
+                rest = sums[at:].copy()
+                rest[0] = ends[at] - most
+                sums = sums[: at + 1].copy()
+                sums[at] -= rest[0]
+                self._owed = _Owed([c.slice(at, count) for c in columns], rest, owed.raised)
+                columns, total = [c.slice(0, at + 1) for c in columns], most
+            repeated = np.repeat(np.arange(len(sums)), sums)
             columns, count = [c.take(repeated) for c in columns], total
         self._project(self._mfp_kernel(), columns, count)
-        if raised is not None and self._outcome is None and self._needed(1):
-            self._fail(raised)
+        if self._owed is None and owed.raised is not None and self._outcome is None and self._needed(1):
+            self._fail(owed.raised)
 
     def _needed(self, count: int) -> int:
         """Return how many of the next `count` rows the answer needs: no more than fill its LIMIT.

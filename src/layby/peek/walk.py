@@ -113,7 +113,10 @@ class Walk:
             return True
         limits = self._limits()
         self.prepare(limits)
-        return self.settle(lambda: self.scan.step(Fuel(limits.yield_granularity)))
+        scan = self.scan
+        return self.settle(
+            lambda: scan.step(Fuel(limits.yield_granularity)) if scan.goes_on else scan.latched()
+        )
 
     def given_up(self) -> bool:
         """Return whether the walk has been cancelled, and if so leave nothing behind."""
@@ -127,7 +130,13 @@ class Walk:
         return True
 
     def prepare(self, limits: WalkLimits) -> None:
-        """Put the limits in force for the scan's next step."""
+        """Put the limits in force for the scan's next step, which raises what this does."""
+        try:
+            self._put_in_force(limits)
+        except Exception as error:  # noqa: BLE001 - see `settle`
+            self.scan.break_with(error)
+
+    def _put_in_force(self, limits: WalkLimits) -> None:
         scan, upload = self.scan, self._upload
         scan.max_result_size = limits.max_result_size
         scan.position_limit = limits.row_iteration_limit

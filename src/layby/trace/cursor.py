@@ -114,6 +114,8 @@ class Cursor:
     def place(self) -> tuple[int, tuple[int, ...], tuple[int, ...]]:
         """Where the cursor stands: two of the same batches, constraints and direction that stand at one place
         go on alike."""
+        if not self._left:
+            return self._turn, (), ()
         return self._turn, tuple(self._lo), tuple(self._hi)
 
     @property
