@@ -23,11 +23,13 @@ lint: $(VENV)/.installed
 test: lint
 	$(BIN)/pytest
 
-# Changes of single lines of the peek path, chosen at random, that no test notices (tests/peek/README.md).
+# Changes of single lines of the peek path and the worker, chosen at random, that no test notices
+# (tests/peek/README.md).
 MUTANTS ?= 60
 mutants: $(VENV)/.installed
-	$(BIN)/python tools/mutate.py --sample $(MUTANTS) src/layby/peek/*.py \
-		--tests tests/peek tests/processes/test_walk_processes.py
+	$(BIN)/python tools/mutate.py --sample $(MUTANTS) src/layby/peek/*.py src/layby/compute/worker.py \
+		--tests tests/peek tests/processes/test_walk_processes.py \
+		tests/compute/test_replica.py tests/compute/test_worker.py
 
 serve: $(VENV)/.installed
 	$(BIN)/layby serve

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -12,6 +13,7 @@ import uvloop
 from layby.compute.state import ServingState
 from layby.compute.worker import ServingWorker
 from layby.config import PARAMETERS, PeekParameters, SystemParameters
+from layby.memory.child import run_apart
 from layby.metrics import PeekMetrics
 from layby.peek.answer import PeekResponse, RowEncoder
 from layby.peek.pending import PendingPeek
@@ -78,7 +80,11 @@ class Walks:
 
     def close(self) -> None:
         self.pool.close()
-        self.run()  # what it has left to the loop
+        # A process that is being started meanwhile is ended on the loop, which must hear of it in time.
+        started = threading.Event()
+        run_apart(lambda: None, lambda _: started.set())
+        started.wait()
+        self.run()
         self.loop.close()
 
     def _deliver(self, callback: Callable[[], None]) -> None:

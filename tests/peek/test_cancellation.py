@@ -2,8 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
+import pytest
+
 from layby.errors import SqlError
 from layby.peek.pending import PeekState
+from layby.peek.scan import PeekScan
 from tests.peek.harness import INDEX, Harness, HarnessOn, bundle_of, error_of, pairs, rows_of, spec
 
 HUNDRED = tuple((k, k) for k in range(100))
@@ -70,6 +75,41 @@ def test_cancelling_an_answered_peek_does_nothing() -> None:
     harness.worker.cancel(peek)
     assert peek not in harness.answers
     assert peek.state is PeekState.ANSWERED
+
+
+def test_a_peek_that_waits_is_cancelled_once() -> None:
+    harness = Harness(bundle_of(pairs(*HUNDRED)), upper=10)
+    waiting, _ = harness.peek(spec(20))
+    harness.worker.cancel(waiting)
+    harness.worker.cancel(waiting)  # `answers` takes one
+
+
+def of_what_is_gone(harness: Harness, _: pytest.MonkeyPatch) -> str:
+    harness.state.drop(INDEX)
+    return "57014"
+
+
+def raising(_: Harness, monkeypatch: pytest.MonkeyPatch) -> str:
+    def burst(*_: object) -> None:
+        raise ZeroDivisionError("boom")
+
+    monkeypatch.setattr(PeekScan, "step", burst)
+    return "XX000"
+
+
+@pytest.mark.parametrize("fails", [of_what_is_gone, raising])
+def test_cancelling_a_peek_that_waited_and_failed_does_nothing(
+    fails: Callable[[Harness, pytest.MonkeyPatch], str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    harness = Harness(bundle_of(pairs(*HUNDRED)), upper=10)
+    waiting, _ = harness.peek(spec(20))
+    sqlstate = fails(harness, monkeypatch)
+    harness.state.publish({}, 30)
+    harness.worker.request_activation()
+    harness.turn()
+    assert error_of(harness.answers[waiting])[0] == sqlstate
+    harness.worker.cancel(waiting)
+    assert waiting.state is PeekState.ANSWERED
 
 
 def test_a_walk_that_ended_before_its_cancellation_is_not_answered_twice(harness_on: HarnessOn) -> None:

@@ -14,7 +14,9 @@ COUNTERS = (
     'layby_index_peek_walks_total{substrate="inline"}',
     'layby_index_peek_walks_total{substrate="offloaded"}',
     "layby_index_peek_permits_granted_total",
+    "layby_index_peek_shared_walks_total",
     "layby_index_peek_stashed_total",
+    "layby_walk_process_restarts_total",
 )
 GAUGES = (
     "layby_index_peek_permits_queued",

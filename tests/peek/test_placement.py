@@ -155,6 +155,13 @@ def test_one_update_that_stands_for_many_rows_has_its_answer_built_on_the_walk_p
     assert walks(harness) == (0, 1)
 
 
+def test_one_update_that_stands_for_as_many_rows_as_a_slice_may_handle_is_answered_by_the_call() -> None:
+    harness = Harness(bundle_of([((1, 1), 1, 100)]), inline_budget=100)
+    _, response = harness.peek()
+    assert rows_of(response) == [(1, 1)] * 100
+    assert walks(harness) == (1, 0)
+
+
 class Rendered:
     """An encoder of rows as Python shows them."""
 

@@ -18,7 +18,8 @@ from layby.peek.walk import Walk, WalkLimits
 from layby.trace.bundle import Snapshot
 from layby.trace.series import series_batch
 from layby.types.scalar import BIGINT
-from tests.peek.harness import HarnessOn, bundle_of, keys, pairs, spec
+from tests.expr.helpers import call
+from tests.peek.harness import Harness, HarnessOn, bundle_of, error_of, keys, pairs, spec
 
 _DEADLINE_S = 30.0
 
@@ -81,6 +82,32 @@ def test_each_walk_of_a_pass_shows_its_own_rows(harness_on: HarnessOn) -> None:
     harness.pool.step()
     together = harness.pool.walks[0].work.walks
     assert [walk.progress for walk in together] == [(30, 5), (30, 4)]
+
+
+def test_the_progress_of_a_pass_goes_on_after_its_first_walk_has_ended(harness_on: HarnessOn) -> None:
+    hundred = [(k, 0) for k in range(100)]
+    harness = harness_on(bundle_of(pairs(*hundred)), inline_budget=10, granularity=20, shared="on")
+    harness.peek(spec(constraints=keys(*range(60))))
+    k = ColumnRef(0, BIGINT)
+    inverse = call("/", Literal(1, BIGINT), call("-", k, Literal(15, BIGINT)))
+    failing, _ = harness.peek(spec(predicates=[call("=", inverse, Literal(1, BIGINT))]))
+    other, _ = harness.peek()
+    while not harness.pool.step():
+        pass
+    harness.pool.step()
+    harness.turn()
+    assert error_of(harness.answers[failing])[0] == "22012"
+    for done in ((50, 50), (70, 70)):
+        harness.pool.step()
+        assert list(harness.worker.offload.progress()) == [(other, done)]
+
+
+def test_peeks_that_wait_for_a_turn_are_shown_with_their_age() -> None:
+    harness = Harness(bundle_of(pairs((1, 1))), upper=10)
+    harness.now = 5.0
+    waiting, _ = harness.peek(spec(20))
+    harness.now = 7.0
+    assert harness.worker.active() == [(waiting, False, 0, 0, 2.0)]
 
 
 def test_a_walk_in_another_process_tells_its_progress_while_it_runs() -> None:

@@ -114,6 +114,7 @@ def test_a_scan_that_is_alone_goes_on_inline_for_the_time_of_a_slice_in_each_tur
     assert (harness.metrics.walks_inline, harness.metrics.walks_offloaded) == (1, 0)
     assert harness.metrics.row_iteration_rows.sum == 2_000
     assert harness.metrics.total_seconds.count == 1
+    assert harness.metrics.total_seconds.sum == pytest.approx(2_000 * SEEK_S)
 
 
 def test_a_scan_that_is_alone_ends_within_its_turn_where_there_is_time(quiet: Quiet) -> None:
@@ -333,6 +334,22 @@ def test_a_quiet_walk_that_is_cancelled_stops_and_is_answered(quiet: Quiet) -> N
     assert harness.metrics.walks_inline == 0
 
 
+def test_a_quiet_walk_that_ends_with_as_many_rows_as_its_inline_budget_stays_inline(quiet: Quiet) -> None:
+    harness = quiet()
+    peek, _ = harness.peek(spec(constraints=keys(*range(-1_000, 2))))
+    assert peek.state is PeekState.QUIET
+    harness.settle()
+    assert rows_of(harness.answers[peek]) == [(0, 0), (1, 10)]
+    assert (harness.metrics.walks_inline, harness.metrics.walks_offloaded) == (1, 0)
+
+
+def test_a_quiet_walk_is_cancelled_once(quiet: Quiet) -> None:
+    harness = quiet()
+    peek, _ = harness.peek(NOTHING)
+    harness.worker.cancel(peek)
+    harness.worker.cancel(peek)  # `answers` takes one
+
+
 def test_dropping_its_index_cancels_a_quiet_walk(quiet: Quiet) -> None:
     harness = quiet()
     peek, _ = harness.peek(NOTHING)
@@ -342,9 +359,11 @@ def test_dropping_its_index_cancels_a_quiet_walk(quiet: Quiet) -> None:
 
 def test_a_quiet_walk_is_among_the_active_peeks(quiet: Quiet) -> None:
     harness = quiet()
+    harness.now = 5.0
     peek, _ = harness.peek(NOTHING)
+    harness.now = 7.0
     [active] = harness.worker.active()
-    assert (active.pending, active.offloaded, active.positions) == (peek, False, 128)
+    assert (active.pending, active.offloaded, active.positions, active.age) == (peek, False, 128, 2.0)
 
 
 def test_a_quiet_walk_that_raises_costs_its_peek_alone(quiet: Quiet, monkeypatch: pytest.MonkeyPatch) -> None:

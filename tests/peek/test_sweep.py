@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from layby.peek.pending import PeekState
+from layby.peek.pending import PeekState, PendingPeek
 from tests.peek.harness import INDEX, Harness, HarnessOn, append, bundle_of, keys, pairs, rows_of, spec
 
 TEN = tuple((k, k) for k in range(10))
@@ -100,6 +100,35 @@ def test_peeks_whose_index_is_behind_keep_their_place_spend_nothing_and_hold_nob
     harness.worker.request_activation()
     harness.turn()
     assert len(rows_of(harness.answers[early])) == 11
+
+
+def test_a_peek_without_an_answer_waits_for_a_turn_or_is_with_the_driver(harness_on: HarnessOn) -> None:
+    harness = harness_on(
+        bundle_of(pairs(*TEN)), upper=10, inline_budget=1, activation_budget=2, granularity=2
+    )
+    places = [harness.peek(spec(timestamp))[0] for timestamp in (5, 5, 5, 20)]
+    walking, queued, starved, behind = places
+
+    def active() -> list[tuple[PendingPeek, bool]]:
+        return [(each.pending, each.offloaded) for each in harness.worker.active()]
+
+    assert active() == [(starved, False), (behind, False), (walking, True), (queued, True)]
+    harness.turn()
+    assert active() == [(behind, False), (walking, True), (queued, True), (starved, True)]
+    harness.settle()
+    assert active() == [(behind, False)]
+    harness.state.publish({}, 21)
+    harness.worker.request_activation()
+    harness.turn()
+    assert active() == [(behind, True)]
+    harness.settle()
+    assert active() == []
+    assert [rows_of(harness.answers[peek]) for peek in places] == [list(TEN)] * 4
+
+
+def test_an_index_has_reached_a_time_once_it_is_complete_there() -> None:
+    harness = Harness(bundle_of(pairs(*TEN)), upper=10)
+    assert [harness.peek(spec(timestamp))[1] is None for timestamp in (9, 10)] == [False, True]
 
 
 def test_a_sweep_goes_on_behind_a_peek_whose_index_is_behind() -> None:

@@ -16,6 +16,7 @@ from typing import Any
 import pytest
 
 from layby.errors import InternalError
+from layby.expr.scalar import ColumnRef, Literal
 from layby.memory import heap, segment, serving_core
 from layby.memory.child import Child
 from layby.memory.segment import mapped_bytes
@@ -23,13 +24,16 @@ from layby.memory.serving_core import ServingCore
 from layby.memory.shared_arena import SharedArena
 from layby.peek.answer import EncodedRows, Rows
 from layby.peek.scan import PeekScan
+from layby.peek.spec import PeekSpec
 from layby.peek.walk_process import FIRST_WALKER_SLOT, WalkEnded
 from layby.trace.bundle import TraceBundle
 from layby.types.column import Column
+from layby.types.scalar import BIGINT
+from tests.expr.helpers import call
 from tests.memory.fragmented import SIZE, fragment, resident
-from tests.peek.harness import PAIR, append, bundle_of, error_of, pairs, rows_of
+from tests.peek.harness import PAIR, append, bundle_of, error_of, pairs, rows_of, spec
 from tests.peek.pools import PoolHarness, Walks, walks_of
-from tests.peek.test_pool_conformance import HUNDRED, Long, send_endless
+from tests.peek.test_pool_conformance import ENDLESS, HUNDRED, Long, send_endless
 from tests.processes.noting import Noted
 
 
@@ -78,6 +82,13 @@ class HeldStops:
             self.stops.append(callback)
             return None
         return self.loop.call_later(delay, callback)
+
+
+def failing_at(number: int) -> PeekSpec:
+    """Return a peek that fails (22012) at a number of `ENDLESS`."""
+    n = ColumnRef(0, BIGINT)
+    inverse = call("/", Literal(1, BIGINT), call("-", n, Literal(number, BIGINT)))
+    return spec(types=(BIGINT,), predicates=[call("<", inverse, Literal(-1, BIGINT))])
 
 
 def restarts(walks: Walks) -> int:
@@ -180,6 +191,33 @@ def test_a_walk_cancelled_in_a_pass_leaves_the_process_to_the_others(
     harness.worker.cancel(other)
     harness.until_idle()
     assert (walks.processes.process_ids, restarts(walks)) == (before, 0)
+
+
+def test_a_pass_whose_walks_are_cancelled_or_over_and_that_goes_on_has_its_process_killed(
+    walks: Walks, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    held = HeldStops(walks, monkeypatch)
+    harness = PoolHarness(
+        walks,
+        bundle_of(pairs(*HUNDRED)),
+        inline_budget=10,
+        yield_granularity=16,
+        enable_compute_index_peek_shared_walks="on",
+    )
+    (stopped,) = walks.processes.process_ids
+    blocker, failing = send_endless(harness), harness.send(failing_at(20), ENDLESS)
+    hanging = send_endless(harness)
+    harness.worker.cancel(blocker)
+    assert error_of(harness.answer(failing))[0] == "22012"
+    assert harness.metrics.shared_walks == 2
+    os.kill(stopped, signal.SIGSTOP)
+    harness.worker.cancel(hanging)
+    for stop in held.stops:
+        stop()
+    assert f"walk process {stopped} did not stop within 0.2 s, killed" in caplog.text
+    harness.until_idle()
+    assert rows_of(harness.ask()) == list(HUNDRED)
+    assert restarts(walks) == 1
 
 
 def test_a_walk_that_cannot_be_handed_over_gives_its_permit_back_and_counts_nowhere(

@@ -26,16 +26,16 @@ class SharedScan:
         """What the filters of `_scans` begin with."""
 
     def step(self, scans: Sequence[PeekScan], fuel: Fuel) -> bool:
-        """Visit positions for `scans`, at least one, until the fuel is spent, all of them have their outcome,
-        or one holds a full batch; each is charged what was visited. Return whether one may be full or over.
+        """Visit positions for `scans`, which all go on, at least one, until the fuel is spent, all of them
+        have their outcome, or one holds a full batch; each is charged what was visited. Return whether one
+        may be full or over.
 
         The cursor of the first moves, and all have it afterwards, so those that are left can go on together.
         A scan that raises costs itself alone (`PeekScan.latched` raises it), and what the cursor or a
         comparison raises all of them.
         """
         start, cursor = self._clock(), scans[0].cursor
-        left = [scan for scan in scans if scan.goes_on]
-        settled = len(left) < len(scans)
+        left, settled = scans, False
         while fuel.remaining > 0 and left:
             try:
                 took = self._visit(left, cursor, fuel)
