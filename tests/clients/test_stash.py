@@ -30,8 +30,8 @@ FILLING = "some text that makes the row wider, and then wider still"
 _LINE = re.compile(r"accepts connections on ([^ ]+):(\d+) \(http [^ ]+:(\d+)\)")
 
 MAY_GROW_MIB = 40
-"""What a server may need to write and read an answer, far below the answer's 74 MiB on the wire, which it
-would hold at least once."""
+"""What a server may need to write and read an answer, far below the 74 MiB of the smallest on the wire, which
+it would hold at least once."""
 
 
 @dataclass(frozen=True)
@@ -171,6 +171,30 @@ def test_a_slow_reader_gets_all_rows_in_order_while_the_server_holds_little(stas
     assert most < MAY_GROW_MIB
     stashing.until("layby_peek_stash_bytes", 0.0)
     assert stashing.parts() == []
+
+
+def test_five_million_rows_come_to_a_slow_reader_while_the_server_holds_little(stashing: Stashing) -> None:
+    with psycopg.connect(stashing.server.conninfo, autocommit=True) as connection:
+        connection.execute("CREATE TABLE five_million (k bigint, v bigint)")
+        connection.execute("INSERT INTO five_million SELECT g, g FROM generate_series(1, 5000000) g")
+        before = stashing.metric("layby_index_peek_stashed_total")
+        client = SlowClient(stashing.server)
+        resident = resident_mib(stashing.pid)
+        client.socket.sendall(query("SELECT * FROM five_million"))
+        stashing.until("layby_index_peek_stashed_total", before + 1)
+        most, size, piece = 0.0, 0, b"-"
+        while not piece.endswith(b"Z\0\0\0\x05I"):
+            piece = client.take(16_000_000)
+            size += len(piece)
+            most = max(most, resident_mib(stashing.pid) - resident)
+        client.socket.close()
+        connection.execute("DROP TABLE five_million")
+    row = pack(">cihi7si7s", b"D", 28, 2, 7, b"5000000", 7, b"5000000")
+    assert piece.endswith(row + pack(">ci15s", b"C", 19, b"SELECT 5000000") + b"Z\0\0\0\x05I")
+    # 15 bytes a row and the digits of two numbers; 47 bytes before them tell of the columns, and 26 end them.
+    assert size == 47 + 5_000_000 * 15 + 2 * 33_888_896 + 26
+    assert most < MAY_GROW_MIB
+    stashing.until("layby_peek_stash_bytes", 0.0)
 
 
 def test_a_client_that_disconnects_halfway_leaves_no_part(stashing: Stashing) -> None:
