@@ -112,8 +112,8 @@ def test_what_little_is_left_beyond_a_chunk_is_visited_with_it(
     monkeypatch.setattr("layby.peek.scan.CHUNK", 16)
     advance, found = Cursor.advance, []
 
-    def noted(cursor: Cursor, fuel: int) -> Visit | None:
-        visit = advance(cursor, fuel)
+    def noted(cursor: Cursor, fuel: int, heaviest: int | None = None) -> Visit | None:
+        visit = advance(cursor, fuel, heaviest)
         found.append(0 if visit is None else visit.positions)
         return visit
 

@@ -111,6 +111,11 @@ class MfpKernel:
         self.output_columns = mfp.output_columns if self._plain is None else frozenset(self._plain)
 
     @property
+    def outputs(self) -> Sequence[Expr]:
+        """What it puts out."""
+        return self._outputs
+
+    @property
     def is_plain(self) -> bool:
         """Whether the outputs are columns as they are."""
         return self._plain is not None

@@ -15,7 +15,6 @@ from __future__ import annotations
 import logging
 import time
 from collections.abc import Callable, Collection, Sequence
-from dataclasses import dataclass
 from typing import Any, Final
 
 import numpy as np
@@ -25,9 +24,11 @@ from layby.errors import InternalError, SqlError
 from layby.expr.comparisons import Comparison
 from layby.expr.mfp import MfpKernel
 from layby.memory.arena import Arena
+from layby.peek.copies import Copies
 from layby.peek.found import FoundRows
 from layby.peek.fuel import Fuel, UnboundedFuel
 from layby.peek.groups import Groups
+from layby.peek.lightly import FEW, LightVisits
 from layby.peek.outcome import SUSPENDED, Complete, ScanFailed, ScanOutcome
 from layby.peek.profile import PhaseTimes
 from layby.peek.spec import PeekSpec
@@ -35,7 +36,6 @@ from layby.peek.visited import VisitedSlice, visited
 from layby.trace.batch import Batch
 from layby.trace.bundle import Snapshot
 from layby.trace.cursor import TOO_HEAVY, Cursor, Visit
-from layby.trace.width import UNIT, row_bytes, text_bytes
 from layby.types.column import Column, concat
 from layby.types.ordering import sort_indices
 
@@ -48,26 +48,11 @@ _FIRST_CHUNK_OF_LIMITED = 64
 """Where a LIMIT may end a filtered walk early, chunks start this small and double."""
 
 
-_COPIED: Final = 8
-"""How many bytes are handed on in the time that one is worked on."""
-
-_FEW: Final = 64
-"""So many positions are visited on the loop whatever they weigh: rows of 1,600 numbers are 13 KiB each."""
-
 _PIECE_BYTES: Final = 1 << 20
 """Bytes of rows that are copied at once where rows stand for more than one; on the loop a quarter of it."""
 
 _FREE: Final = UnboundedFuel()
 """What the scans of a shared walk are charged to: the walk's fuel is spent once for all."""
-
-
-@dataclass(slots=True)
-class _Owed:
-    """Rows that stand for so many copies each, and what is raised once all of them have been taken."""
-
-    columns: list[Column]
-    sums: NDArray[Any]
-    raised: SqlError | None
 
 
 class PeekScan:
@@ -96,8 +81,8 @@ class PeekScan:
         """How long a step may take; None for as long as its fuel lasts. It ends between two visits, before
         one that would outlast this if it took as long as the last."""
         self.heaviest: int | None = None
-        """What the rows of a visit may weigh beyond a position each, where their text is looked at: to work
-        on a megabyte of it takes 1 to 3 ms. A step ends before a row that weighs more; None: before none."""
+        """What the rows of a visit may weigh together (`LightVisits`), in positions: to work on a megabyte
+        takes 1 to 3 ms. A step ends before a row that weighs more; None: it is not on the loop."""
         self.positions = 0
         self.times = PhaseTimes()
         self._clock = clock
@@ -115,11 +100,12 @@ class PeekScan:
         self._taken = 0
         self._taken_bytes = 0
         """The rows that `take_found` has handed over."""
-        self._owed: _Owed | None = None
+        self._owed: Copies | None = None
         """Rows whose copies have yet to be made. Nothing is visited before they are."""
         self._raised: list[SqlError] = []
         self._broken: Exception | None = None
         self._kernel: MfpKernel | None = None
+        self._lightly: LightVisits | None = None
         finishing = spec.finishing
         self._wanted: int | None = None
         """LIMIT + OFFSET, where there is one."""
@@ -135,6 +121,7 @@ class PeekScan:
     def __getstate__(self) -> dict[str, Any]:
         state = self.__dict__.copy()
         state["_kernel"] = None  # closures; compiled anew where the scan goes on
+        state["_lightly"] = None  # it has left the loop
         return state
 
     @property
@@ -229,12 +216,16 @@ class PeekScan:
                 self._emit_owed()
             return
         clock, seconds = self._clock, self.step_seconds
-        advance = self.cursor.advance if self.heaviest is None else self._advance_lightly
+        cursor, heaviest = self.cursor, self.heaviest
         while fuel.remaining > 0 and self._outcome is None:
             most = self._next_chunk
-            if most < self.cursor.left <= most + (most >> 3):
+            place = None if heaviest is None else cursor.place
+            if most < cursor.left <= most + (most >> 3):
                 most += most >> 3  # what little is left beyond a chunk is no chunk of its own
-            visit = advance(self.next_fuel(fuel, most))
+            most = self.next_fuel(fuel, most)
+            visit = cursor.advance(most, heaviest)
+            if place is not None and visit is not None and visit.positions > FEW:
+                visit = self._light_visits().lighter(visit, place, most)
             if visit is None:
                 self._end_rows()
                 return
@@ -248,7 +239,7 @@ class PeekScan:
                     self._complete()
                     return
                 self._next_chunk = min(CHUNK, 2 * self._next_chunk)
-            if self._outcome is None and self.cursor.exhausted:
+            if self._outcome is None and cursor.exhausted:
                 self._end_rows()
             if self.is_full or self._owed is not None:
                 return
@@ -258,44 +249,13 @@ class PeekScan:
                     return
                 began = now
 
-    def _advance_lightly(self, fuel: int) -> Visit | None:
-        """Visit rows that weigh no more than `heaviest`; `TOO_HEAVY` where the next alone does."""
-        cursor, heaviest = self.cursor, self.heaviest
-        assert heaviest is not None  # this is how the loop visits
-        place, left = cursor.place, cursor.left
-        visit = cursor.advance(fuel, heaviest)
-        if visit is None or visit.positions <= _FEW:
-            return visit
-        size = self._size(visit)
-        if size > heaviest * UNIT:
-            cursor.go_back(place, left)
-            fewer = visit.positions * heaviest * UNIT // size
-            visit = cursor.advance(max(1, min(fuel, heaviest, fewer)), heaviest)
-            assert visit is not None  # there was one
-            if visit.positions > heaviest and self._size(visit, handed_on=_COPIED) > heaviest * UNIT:
-                cursor.go_back(place, left)
-                return TOO_HEAVY
-        return visit
-
-    def _size(self, visit: Visit, *, handed_on: int = 1) -> int:
-        """Return the bytes of a visit's rows that are worked on, text alone where it is only looked at.
-
-        Of what is handed on as it is one in so many counts.
-        """
-        slices = visit.slices
-        if not slices:
-            return 0
-        layout = slices[0][0].layout
-        if self._groups is not None:
-            return row_bytes(slices, range(len(layout.types)))
-        kernel = self._mfp_kernel()
-        looked_at = set(kernel.filter_columns)
-        if self.spec.ordered and len(slices) > 1:
-            looked_at.update(range(len(layout.key)))
-        size = row_bytes(slices, kernel.output_columns)
-        if kernel.is_plain:
-            size //= handed_on
-        return size + text_bytes(slices, looked_at)
+    def _light_visits(self) -> LightVisits:
+        if self._lightly is None:
+            assert self.heaviest is not None  # so it is on the loop
+            sums, merges = self._groups is not None, self.spec.ordered
+            layout, kernel = self.snapshot.oks[0].layout, self._mfp_kernel()
+            self._lightly = LightVisits(self.cursor, layout, kernel, self.heaviest, sums=sums, merges=merges)
+        return self._lightly
 
     @property
     def is_full(self) -> bool:
@@ -482,7 +442,7 @@ class PeekScan:
                 columns, sums = [c.slice(0, count) for c in columns], sums[:count]
             else:  # whatever the order, no more copies of a row are needed
                 sums = np.minimum(sums, max(1, self._wanted))
-        self._owed = _Owed(columns, sums, raised)
+        self._owed = Copies(list(columns), sums, raised)
         self._emit_owed()
 
     def _emit_owed(self) -> None:
@@ -490,29 +450,19 @@ class PeekScan:
         millions."""
         owed = self._owed
         assert owed is not None  # whoever calls has looked
-        self._owed = None
-        columns, sums = owed.columns, owed.sums
-        count, total = len(sums), int(sums.sum())
-        if total > count:
+        count, most = len(owed.sums), owed.total
+        if most > count:
             # A row inserted a billion times must not be copied out before its size is known.
-            size = sum(columns[i].nbytes for i in self._mfp_kernel().output_columns)
+            size = sum(owed.columns[i].nbytes for i in self._mfp_kernel().output_columns)
             before = self._taken_bytes + self._found.nbytes
-            if before + size * total // count > self.max_result_size:
+            if before + size * most // count > self.max_result_size:
                 self._fail(self._too_large())
                 return
             most = min(CHUNK, _PIECE_BYTES * count // max(1, size))
             most = max(count, most if self.heaviest is None else most >> 2)
-            if total > most:
-                ends = np.cumsum(sums)
-                at = int(ends.searchsorted(most, "right"))
-                rest = sums[at:].copy()
-                rest[0] = ends[at] - most
-                sums = sums[: at + 1].copy()
-                sums[at] -= rest[0]
-                self._owed = _Owed([c.slice(at, count) for c in columns], rest, owed.raised)
-                columns, total = [c.slice(0, at + 1) for c in columns], most
-            repeated = np.repeat(np.arange(len(sums)), sums)
-            columns, count = [c.take(repeated) for c in columns], total
+        columns, count = owed.take(max(1, most))
+        if not len(owed.sums):
+            self._owed = None
         self._project(self._mfp_kernel(), columns, count)
         if self._owed is None and owed.raised is not None and self._outcome is None and self._needed(1):
             self._fail(owed.raised)

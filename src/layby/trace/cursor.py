@@ -18,6 +18,7 @@ from layby.trace.constraints import Constraints, split_zeros
 from layby.trace.search import row_position, rows_equal, seek
 
 Slice = tuple[Batch, int, int]
+Place = tuple[int, tuple[int, ...], tuple[int, ...], int]
 Side = Literal["left", "right"]
 
 SEEKS: Final = 64
@@ -111,24 +112,23 @@ class Cursor:
         return self._left
 
     @property
-    def place(self) -> tuple[int, tuple[int, ...], tuple[int, ...]]:
+    def place(self) -> Place:
         """Where the cursor stands: two of the same batches, constraints and direction that stand at one place
         go on alike."""
-        if not self._left:
-            return self._turn, (), ()
-        return self._turn, tuple(self._lo), tuple(self._hi)
+        left = self._left
+        if not left:
+            return self._turn, (), (), 0
+        return self._turn, tuple(self._lo), tuple(self._hi), left
 
     @property
     def weighs(self) -> bool:
         """Whether there are rows that weigh more than one position."""
         return bool(self._wide)
 
-    def go_back(self, place: tuple[int, tuple[int, ...], tuple[int, ...]], left: int) -> None:
-        """Stand again at a `place` where it has stood, with so many rows `left`: what was visited since is
-        visited once more."""
-        self._turn, lo, hi = place
+    def go_back(self, place: Place) -> None:
+        """Stand again at a `place` where it has stood: what was visited since is visited once more."""
+        self._turn, lo, hi, self._left = place
         self._lo, self._hi = list(lo), list(hi)
-        self._left = left
 
     def advance(self, fuel: int, heaviest: int | None = None) -> Visit | None:
         """Visit at most `fuel` (at least 1) positions; None when there are no more.

@@ -73,15 +73,6 @@ class WideRows(NamedTuple):
         return WideRows(cast("Numbers", arena.place(self.rows)), cast("Numbers", arena.place(self.extra)))
 
 
-def row_bytes(slices: Iterable[tuple[Batch, int, int]], columns: Collection[int]) -> int:
-    """Return the bytes that slices of batches have in some of their columns."""
-    slices = list(slices)
-    found = text_bytes(slices, columns)
-    for batch, start, stop in slices:
-        found += (stop - start) * sum(max(0, batch.layout.types[at].size) for at in columns)
-    return found
-
-
 def text_bytes(slices: Iterable[tuple[Batch, int, int]], columns: Collection[int]) -> int:
     """Return the bytes of text that slices of batches have in some of their columns."""
     found = 0
