@@ -27,7 +27,7 @@ class Copies:
         return int(self.sums.sum())
 
     def take(self, most: int) -> tuple[list[Column], int]:
-        """Return the columns of the first copies, at most `most` (at least 1), and how many they are."""
+        """Return the columns of the first copies, `most` (at least 1) or all, and how many they are."""
         columns, sums = self.columns, self.sums
         ends = np.cumsum(sums)
         whole = int(ends.searchsorted(most, "right"))
@@ -41,8 +41,5 @@ class Copies:
             self.sums[0] -= counts[whole]
         else:
             counts = sums
-        count = int(counts.sum())
-        if count == len(columns[0]) == whole:
-            return columns, count
         chosen = np.repeat(np.arange(len(counts)), counts)
-        return [column.take(chosen) for column in columns], count
+        return [column.take(chosen) for column in columns], len(chosen)

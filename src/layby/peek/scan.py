@@ -450,21 +450,23 @@ class PeekScan:
         millions."""
         owed = self._owed
         assert owed is not None  # whoever calls has looked
-        count, most = len(owed.sums), owed.total
-        if most > count:
+        columns, count, total = owed.columns, len(owed.sums), owed.total
+        done = total == count
+        if not done:
             # A row inserted a billion times must not be copied out before its size is known.
-            size = sum(owed.columns[i].nbytes for i in self._mfp_kernel().output_columns)
+            size = sum(columns[i].nbytes for i in self._mfp_kernel().output_columns)
             before = self._taken_bytes + self._found.nbytes
-            if before + size * most // count > self.max_result_size:
+            if before + size * total // count > self.max_result_size:
                 self._fail(self._too_large())
                 return
             most = min(CHUNK, _PIECE_BYTES * count // max(1, size))
             most = max(count, most if self.heaviest is None else most >> 2)
-        columns, count = owed.take(max(1, most))
-        if not len(owed.sums):
+            columns, count = owed.take(most)
+            done = not len(owed.sums)
+        if done:
             self._owed = None
         self._project(self._mfp_kernel(), columns, count)
-        if self._owed is None and owed.raised is not None and self._outcome is None and self._needed(1):
+        if done and owed.raised is not None and self._outcome is None and self._needed(1):
             self._fail(owed.raised)
 
     def _needed(self, count: int) -> int:
