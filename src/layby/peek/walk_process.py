@@ -133,7 +133,6 @@ def run(channel: Channel) -> None:
         ]
         work = walks[0] if len(walks) == 1 else SharedWalk(walks, limits, lambda: page[setup.slot] != 0)
         left = dict(enumerate(walks))
-        progress[PROGRESS_NUMBER_SLOT] = 0
         while left:
             if work.step():
                 ended = {at: left.pop(at) for at, walk in enumerate(walks) if at in left and walk.over}
