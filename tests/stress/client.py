@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import select
 import socket
 import threading
 import time
@@ -101,8 +102,8 @@ class Client:
             pgconn.send_query_params(sql.encode(), None)
             pgconn.pipeline_sync()
         for sql in statements:
-            outcomes.append(self._outcome(sql, pgconn.get_result(), {*RESOURCES, *allowed}))
-            while (result := pgconn.get_result()) is None or result.status != ExecStatus.PIPELINE_SYNC:
+            outcomes.append(self._outcome(sql, self._next_result(), {*RESOURCES, *allowed}))
+            while (result := self._next_result()) is None or result.status != ExecStatus.PIPELINE_SYNC:
                 pass
         pgconn.exit_pipeline_mode()
         self.statements += len(statements)
@@ -166,6 +167,15 @@ class Client:
         with self._connection.cursor(binary=way == 1) as cursor:
             cursor.execute(sql.encode(), prepare=way == 2)
             return cursor.fetchall() if cursor.description else []
+
+    def _next_result(self) -> PGresult | None:
+        """Return the next result once it is there: `get_result` would wait with the interpreter's lock, and so
+        for sessions of this process that could not go on."""
+        pgconn = self._connection.pgconn
+        while pgconn.is_busy():
+            select.select([pgconn.socket], [], [])
+            pgconn.consume_input()
+        return pgconn.get_result()
 
     def _outcome(self, sql: str, result: PGresult | None, expected: set[str]) -> Answer | str:
         if result is None or result.status not in (ExecStatus.TUPLES_OK, ExecStatus.COMMAND_OK):
