@@ -169,8 +169,10 @@ class Client:
             return cursor.fetchall() if cursor.description else []
 
     def _next_result(self) -> PGresult | None:
-        """Return the next result once it is there. (`get_result` itself waits with the interpreter's lock, maybe
-        for another session of this process.)"""
+        """Return the next result once it is there.
+
+        `get_result` alone waits with the interpreter's lock, maybe for another session of this process.
+        """
         pgconn = self._connection.pgconn
         while pgconn.is_busy():
             select.select([pgconn.socket], [], [])
