@@ -216,16 +216,18 @@ class PeekScan:
                 self._emit_owed()
             return
         clock, seconds = self._clock, self.step_seconds
-        cursor, heaviest = self.cursor, self.heaviest
+        cursor, heaviest, lightly = self.cursor, self.heaviest, self._lightly
+        weighs = heaviest is not None and (lightly is None or lightly.always_light < 2 * CHUNK)
         while fuel.remaining > 0 and self._outcome is None:
             most = self._next_chunk
-            place = None if heaviest is None else cursor.place
+            place = cursor.place if weighs else None
             if most < cursor.left <= most + (most >> 3):
                 most += most >> 3  # what little is left beyond a chunk is no chunk of its own
             most = self.next_fuel(fuel, most)
             visit = cursor.advance(most, heaviest)
             if place is not None and visit is not None and visit.positions > FEW:
-                visit = self._light_visits().lighter(visit, place, most)
+                lightly = self._light_visits()
+                visit, weighs = lightly.lighter(visit, place, most), lightly.always_light < 2 * CHUNK
             if visit is None:
                 self._end_rows()
                 return
