@@ -24,6 +24,7 @@ class LightVisits:
     """
 
     __slots__ = (
+        "_always_light",
         "_cursor",
         "_fixed",
         "_heaviest",
@@ -31,7 +32,6 @@ class LightVisits:
         "_merged",
         "_plain",
         "_put_out",
-        "always_light",
     )
 
     def __init__(
@@ -55,14 +55,14 @@ class LightVisits:
         self._looked_at = kernel.filter_columns
         self._merged = self._looked_at.union(range(len(layout.key))) if merges else self._looked_at
         texts = self._put_out or any(types[at].size < 0 for at in self._merged)
-        self.always_light = 0 if texts else heaviest * UNIT // max(1, self._fixed)
+        self._always_light = 0 if texts else heaviest * UNIT // max(1, self._fixed)
         """So many positions weigh little whichever they are."""
 
     def lighter(self, visit: Visit, place: Place, fuel: int) -> Visit:
         """Return a visit of more than `FEW` positions, or a smaller one in its stead; `TOO_HEAVY` where the
         next row is so alone. It was made with `fuel` from `place`."""
         cursor, heaviest = self._cursor, self._heaviest
-        if visit.positions <= self.always_light:
+        if visit.positions <= self._always_light:
             return visit
         size = self._size(visit)
         if size <= heaviest * UNIT:

@@ -36,6 +36,7 @@ from layby.peek.visited import VisitedSlice, visited
 from layby.trace.batch import Batch
 from layby.trace.bundle import Snapshot
 from layby.trace.cursor import TOO_HEAVY, Cursor, Visit
+from layby.trace.width import UNIT
 from layby.types.column import Column, concat
 from layby.types.ordering import sort_indices
 
@@ -106,6 +107,8 @@ class PeekScan:
         self._broken: Exception | None = None
         self._kernel: MfpKernel | None = None
         self._lightly: LightVisits | None = None
+        self._is_light = False
+        """Whether the rows of no visit weigh much."""
         finishing = spec.finishing
         self._wanted: int | None = None
         """LIMIT + OFFSET, where there is one."""
@@ -216,8 +219,8 @@ class PeekScan:
                 self._emit_owed()
             return
         clock, seconds = self._clock, self.step_seconds
-        cursor, heaviest, lightly = self.cursor, self.heaviest, self._lightly
-        weighs = heaviest is not None and (lightly is None or lightly.always_light < 2 * CHUNK)
+        cursor, heaviest = self.cursor, self.heaviest
+        weighs = heaviest is not None and not self._is_light
         while fuel.remaining > 0 and self._outcome is None:
             most = self._next_chunk
             place = cursor.place if weighs else None
@@ -226,8 +229,10 @@ class PeekScan:
             most = self.next_fuel(fuel, most)
             visit = cursor.advance(most, heaviest)
             if place is not None and visit is not None and visit.positions > FEW:
-                lightly = self._light_visits()
-                visit, weighs = lightly.lighter(visit, place, most), lightly.always_light < 2 * CHUNK
+                if self._numbers_weigh_little():
+                    weighs = False
+                else:
+                    visit = self._light_visits().lighter(visit, place, most)
             if visit is None:
                 self._end_rows()
                 return
@@ -250,6 +255,17 @@ class PeekScan:
                 if now - start + (now - began) > seconds:
                     return
                 began = now
+
+    def _numbers_weigh_little(self) -> bool:
+        """Return whether all is numbers, and so few that any chunk is light: then nothing is weighed any more.
+
+        A walk of integers takes 3 % less so.
+        """
+        layout, outputs = self.snapshot.oks[0].layout, self._mfp_kernel().outputs
+        numbers = len(outputs) + (0 if self._groups is None else len(layout.types))
+        little = (CHUNK + (CHUNK >> 3)) * numbers <= (self.heaviest or 0) * UNIT >> 3
+        self._is_light = little and min((t.size for t in layout.types), default=1) > 0
+        return self._is_light
 
     def _light_visits(self) -> LightVisits:
         if self._lightly is None:
