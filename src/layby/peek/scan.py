@@ -257,7 +257,7 @@ class PeekScan:
                 began = now
 
     def _numbers_weigh_little(self) -> bool:
-        """Return whether all is numbers, and so few that any chunk is light: then nothing is weighed any more.
+        """Return whether all is numbers, and so few that a chunk is light: nothing is weighed any more then.
 
         A walk of integers takes 3 % less so.
         """
