@@ -28,15 +28,14 @@ from layby.peek.copies import Copies
 from layby.peek.found import FoundRows
 from layby.peek.fuel import Fuel, UnboundedFuel
 from layby.peek.groups import Groups
-from layby.peek.lightly import FEW, LightVisits
+from layby.peek.lightly import FEW, LightVisits, weigh_little
 from layby.peek.outcome import SUSPENDED, Complete, ScanFailed, ScanOutcome
 from layby.peek.profile import PhaseTimes
 from layby.peek.spec import PeekSpec
 from layby.peek.visited import VisitedSlice, visited
 from layby.trace.batch import Batch
 from layby.trace.bundle import Snapshot
-from layby.trace.cursor import TOO_HEAVY, Cursor, Visit
-from layby.trace.width import UNIT
+from layby.trace.cursor import TOO_HEAVY, Cursor, Place, Visit
 from layby.types.column import Column, concat
 from layby.types.ordering import sort_indices
 
@@ -44,6 +43,8 @@ log = logging.getLogger("layby.peek")
 
 CHUNK: Final = 65_536
 """Most positions that are visited at once; up to an eighth more where that leaves none of their range."""
+
+_LONGEST_VISIT: Final = CHUNK + (CHUNK >> 3)
 
 _FIRST_CHUNK_OF_LIMITED = 64
 """Where a LIMIT may end a filtered walk early, chunks start this small and double."""
@@ -220,19 +221,15 @@ class PeekScan:
             return
         clock, seconds = self._clock, self.step_seconds
         cursor, heaviest = self.cursor, self.heaviest
-        weighs = heaviest is not None and not self._is_light
         while fuel.remaining > 0 and self._outcome is None:
             most = self._next_chunk
-            place = cursor.place if weighs else None
+            place = None if heaviest is None or self._is_light else cursor.place
             if most < cursor.left <= most + (most >> 3):
                 most += most >> 3  # what little is left beyond a chunk is no chunk of its own
             most = self.next_fuel(fuel, most)
             visit = cursor.advance(most, heaviest)
-            if place is not None and visit is not None and visit.positions > FEW:
-                if self._numbers_weigh_little():
-                    weighs = False
-                else:
-                    visit = self._light_visits().lighter(visit, place, most)
+            if heaviest is not None and place is not None and visit is not None and visit.positions > FEW:
+                visit = self._lighter(visit, place, most, heaviest)
             if visit is None:
                 self._end_rows()
                 return
@@ -256,24 +253,16 @@ class PeekScan:
                     return
                 began = now
 
-    def _numbers_weigh_little(self) -> bool:
-        """Return whether all is numbers, and so few that a chunk is light: nothing is weighed any more then.
-
-        A walk of integers takes 3 % less so.
-        """
-        layout, outputs = self.snapshot.oks[0].layout, self._mfp_kernel().outputs
-        numbers = len(outputs) + (0 if self._groups is None else len(layout.types))
-        little = (CHUNK + (CHUNK >> 3)) * numbers <= (self.heaviest or 0) * UNIT >> 3
-        self._is_light = little and min((t.size for t in layout.types), default=1) > 0
-        return self._is_light
-
-    def _light_visits(self) -> LightVisits:
+    def _lighter(self, visit: Visit, place: Place, fuel: int, heaviest: int) -> Visit:
+        """Return a visit that was made with `fuel` from `place`, or a smaller one in its stead."""
         if self._lightly is None:
-            assert self.heaviest is not None  # so it is on the loop
-            sums, merges = self._groups is not None, self.spec.ordered
-            layout, kernel = self.snapshot.oks[0].layout, self._mfp_kernel()
-            self._lightly = LightVisits(self.cursor, layout, kernel, self.heaviest, sums=sums, merges=merges)
-        return self._lightly
+            layout, kernel, sums = self.snapshot.oks[0].layout, self._mfp_kernel(), self._groups is not None
+            self._is_light = weigh_little(layout, kernel, _LONGEST_VISIT, heaviest, sums=sums)
+            if self._is_light:
+                return visit
+            merges = self.spec.ordered
+            self._lightly = LightVisits(self.cursor, layout, kernel, heaviest, sums=sums, merges=merges)
+        return self._lightly.lighter(visit, place, fuel)
 
     @property
     def is_full(self) -> bool:

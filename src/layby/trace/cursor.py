@@ -120,11 +120,6 @@ class Cursor:
             return self._turn, (), (), 0
         return self._turn, tuple(self._lo), tuple(self._hi), left
 
-    @property
-    def weighs(self) -> bool:
-        """Whether there are rows that weigh more than one position."""
-        return bool(self._wide)
-
     def go_back(self, place: Place) -> None:
         """Stand again at a `place` where it has stood: what was visited since is visited once more."""
         self._turn, lo, hi, self._left = place
