@@ -6,6 +6,7 @@ import pickle
 from collections import deque
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
+from errno import ENOMEM
 from struct import pack
 from typing import Any
 
@@ -26,7 +27,7 @@ from layby.adapter.outcome import (
 from layby.adapter.prepared import ReadBind
 from layby.compute.runtime import Job, run_job
 from layby.errors import SqlError
-from layby.memory.arena import HEAP, Arena
+from layby.memory.arena import HEAP, Arena, Array, HeapArena
 from layby.pgwire.connection import Connection
 from layby.pgwire.session import Script
 from layby.sql.statement_text import StatementText, decoded
@@ -350,3 +351,18 @@ def command_body(tag: str) -> tuple[str, bytes]:
 def int_row(value: int) -> tuple[str, bytes]:
     text = str(value).encode()
     return "D", pack(">hi", 1, len(text)) + text
+
+
+def in_pieces(client: Client, data: bytes) -> bytes:
+    """Send bytes as the transport reads them."""
+    for at in range(0, len(data), 65_536):
+        client.connection.data_received(data[at : at + 65_536])
+        client.run_turns()
+    return client.received()
+
+
+class FullArena(HeapArena):
+    """An arena for which there is no memory."""
+
+    def empty(self, length: int, dtype: np.dtype[Any]) -> Array:
+        raise OSError(ENOMEM, "Cannot allocate memory")

@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 import pickle
-from errno import ENOMEM
 from struct import pack
-from typing import Any
 
 import numpy as np
 import pytest
@@ -14,12 +12,22 @@ from numpy.typing import NDArray
 from layby.adapter.outcome import CommandOutcome, CopyInOutcome
 from layby.compute.runtime import run_job
 from layby.errors import SqlError
-from layby.memory.arena import HEAP, Array, HeapArena
+from layby.memory.arena import HEAP
 from layby.pgwire.codec import LARGE, ProtocolError
 from layby.pgwire.parameters import LONGEST_AT_ONCE, ReadLongBind
 from layby.types.scalar import INTEGER, TEXT, TIMESTAMP
 from layby.types.type_list import TypeList
-from tests.pgwire.fakes import INT_ROWS, Client, FakeSession, FakeSink, IntRows, command_body, int_row
+from tests.pgwire.fakes import (
+    INT_ROWS,
+    Client,
+    FakeSession,
+    FakeSink,
+    FullArena,
+    IntRows,
+    command_body,
+    in_pieces,
+    int_row,
+)
 from tests.pgwire.frontend import SYNC, bind, close, errors, execute, kinds, message, parse, query, split
 
 _LONG = b"x" * LONGEST_AT_ONCE
@@ -34,14 +42,6 @@ def client() -> Client:
     assert kinds(client.send(parse("", "a") + parse("rows", "rows") + SYNC)) == "11Z"
     session.calls.clear()
     return client
-
-
-def in_pieces(client: Client, data: bytes) -> bytes:
-    """Send bytes as the transport reads them."""
-    for at in range(0, len(data), 65_536):
-        client.connection.data_received(data[at : at + 65_536])
-        client.run_turns()
-    return client.received()
 
 
 def read(client: Client) -> bytes:
@@ -110,11 +110,7 @@ def test_what_it_is_refused_for_fails_its_pipeline(
 def test_one_that_there_is_no_memory_for_ends_its_connection(
     client: Client, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    class Full(HeapArena):
-        def empty(self, length: int, dtype: np.dtype[Any]) -> Array:
-            raise OSError(ENOMEM, "Cannot allocate memory")
-
-    monkeypatch.setattr(client.connection._decoder, "_arena", Full())
+    monkeypatch.setattr(client.connection._decoder, "_arena", FullArena())
     answer = in_pieces(client, bind("", "", [_LARGE]) + SYNC)
     assert [(e["S"], e["C"], e["M"]) for e in errors(answer)] == [
         ("FATAL", "53200", "out of memory for a message")

@@ -2,18 +2,15 @@
 
 from __future__ import annotations
 
-from errno import ENOMEM
 from typing import Any
 
-import numpy as np
 import pytest
 
 from layby.adapter.outcome import CommandOutcome
 from layby.errors import SqlError
-from layby.memory.arena import Array, HeapArena
 from layby.pgwire.codec import LARGE
 from layby.sql.statement_text import EncodedText
-from tests.pgwire.fakes import Client, FakeSession, command_body
+from tests.pgwire.fakes import Client, FakeSession, FullArena, command_body, in_pieces
 from tests.pgwire.frontend import SYNC, bind, errors, execute, kinds, message, parse, query, split
 
 _READY = ("Z", b"I")
@@ -31,14 +28,6 @@ def parsed(client: Client, error: SqlError | None = None) -> bytes:
     """Let the session end what parses for longest; return what was written."""
     client.session.owed_texts.pop(0)(error)
     client.run_turns()
-    return client.received()
-
-
-def in_pieces(client: Client, data: bytes) -> bytes:
-    """Send bytes as the transport reads them."""
-    for at in range(0, len(data), 65_536):
-        client.connection.data_received(data[at : at + 65_536])
-        client.run_turns()
     return client.received()
 
 
@@ -159,11 +148,7 @@ def test_a_large_text_is_skipped_after_an_error(client: Client) -> None:
 def test_a_text_that_there_is_no_memory_for_ends_its_connection(
     client: Client, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    class Full(HeapArena):
-        def empty(self, length: int, dtype: np.dtype[Any]) -> Array:
-            raise OSError(ENOMEM, "Cannot allocate memory")
-
-    monkeypatch.setattr(client.connection._decoder, "_arena", Full())
+    monkeypatch.setattr(client.connection._decoder, "_arena", FullArena())
     (error,) = errors(in_pieces(client, query(_TEXT)))
     assert (error["S"], error["C"], error["M"]) == ("FATAL", "53200", "out of memory for a message")
     assert client.connection.closed

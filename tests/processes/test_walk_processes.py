@@ -165,17 +165,21 @@ def test_a_walk_that_ignores_its_cancellation_has_its_process_killed(
     assert f"walk process {stopped} did not stop within 0.2 s, killed" in caplog.text
 
 
-def test_a_walk_cancelled_in_a_pass_leaves_the_process_to_the_others(
-    walks: Walks, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    held = HeldStops(walks, monkeypatch)
-    harness = PoolHarness(
+def sharing(walks: Walks) -> PoolHarness:
+    """Return a harness whose walks go together where they wait together."""
+    return PoolHarness(
         walks,
         bundle_of(pairs(*HUNDRED)),
         inline_budget=10,
         yield_granularity=16,
         enable_compute_index_peek_shared_walks="on",
     )
+
+
+def test_a_walk_cancelled_in_a_pass_leaves_the_process_to_the_others(
+    walks: Walks, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    held, harness = HeldStops(walks, monkeypatch), sharing(walks)
     before = walks.processes.process_ids
     blocker = send_endless(harness)
     gone, other = send_endless(harness), send_endless(harness)
@@ -196,14 +200,7 @@ def test_a_walk_cancelled_in_a_pass_leaves_the_process_to_the_others(
 def test_a_pass_whose_walks_are_cancelled_or_over_and_that_goes_on_has_its_process_killed(
     walks: Walks, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
-    held = HeldStops(walks, monkeypatch)
-    harness = PoolHarness(
-        walks,
-        bundle_of(pairs(*HUNDRED)),
-        inline_budget=10,
-        yield_granularity=16,
-        enable_compute_index_peek_shared_walks="on",
-    )
+    held, harness = HeldStops(walks, monkeypatch), sharing(walks)
     (stopped,) = walks.processes.process_ids
     blocker, failing = send_endless(harness), harness.send(failing_at(20), ENDLESS)
     hanging = send_endless(harness)
