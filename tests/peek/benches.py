@@ -99,7 +99,8 @@ class GatedProcesses(GatedPool):
     def process_id(self, at: int = 0) -> int:
         """Return the id of the process that the walk at place `at` runs in."""
         work = self.walks[at].work
-        [walker] = [w for w in self._bench.walks.processes._walkers if w.work is work]
+        found = self._bench.walks.processes._walkers
+        [walker] = [w for w in found if w.errand is not None and w.errand.work is work]
         return walker.child.pid
 
     def look(self, look: Callable[[Any], _T], at: int = 0) -> _T:

@@ -73,9 +73,19 @@ def walking(server: LaybyServer, count: int) -> bool:
     return metric(server, "layby_index_peek_permits_in_use") == count
 
 
+def walked(server: LaybyServer) -> int:
+    """Return the positions that the one walk given to a process has visited, 0 where there is none."""
+    with connect(server) as connection:
+        walking = "SELECT positions FROM layby_active_peeks WHERE state = 'walking'"
+        found = connection.execute(walking).fetchone()
+        return found[0] if found else 0
+
+
 def test_a_walker_killed_under_a_statement_costs_that_statement_alone(server: LaybyServer) -> None:
     running = Running(server, SLOW)
-    until(lambda: walking(server, 1))
+    until(lambda: walked(server))
+    given = walked(server)
+    until(lambda: walked(server) > given)  # it has begun
     for walker in walkers(pid_of(server)):
         os.kill(walker, signal.SIGKILL)
     assert running.wait() == "XX000"

@@ -149,6 +149,45 @@ def test_a_walk_handed_to_a_process_that_is_dead_already_leaves_at_once_when_it_
     assert len(handed) == 2
 
 
+def stopped_before_it_reads(harness: PoolHarness) -> int:
+    """Stop the process that has been found alive, so that what it is sent stays unread; return its id."""
+    (process,) = harness.walks.processes.process_ids
+    os.kill(process, signal.SIGSTOP)
+    return process
+
+
+def test_a_walk_whose_process_is_killed_before_it_begins_is_taken_by_the_next(harness: PoolHarness) -> None:
+    assert rows_of(harness.ask()) == list(HUNDRED)
+    stopped = stopped_before_it_reads(harness)
+    peek = harness.send()
+    os.kill(stopped, signal.SIGKILL)
+    assert rows_of(harness.answer(peek)) == list(HUNDRED)
+    assert restarts(harness.walks) == 1
+    assert (harness.metrics.walks_offloaded, harness.metrics.permits_in_use) == (2, 0)
+
+
+def test_a_walk_cancelled_before_its_process_is_killed_unread_leaves_with_it(
+    harness: PoolHarness, handed: list[PeekScan]
+) -> None:
+    stopped = stopped_before_it_reads(harness)
+    peek = harness.send()
+    harness.worker.cancel(peek)
+    os.kill(stopped, signal.SIGKILL)
+    harness.walks.until(lambda: restarts(harness.walks))
+    assert harness.metrics.permits_in_use == 0
+    assert rows_of(harness.ask()) == list(HUNDRED)
+    assert len(handed) == 2
+
+
+def test_a_walk_whose_processes_die_before_they_begin_it_is_given_to_three() -> None:
+    with walks_of("processes", 1, program="tests.processes.deaf") as walks:
+        harness = PoolHarness(walks, bundle_of(pairs(*HUNDRED)), inline_budget=10)
+        response = harness.ask()
+        assert error_of(response) == ("XX000", 'the process that walked "test" died')
+        harness.until_idle()
+        assert restarts(walks) == 3
+
+
 def test_a_walk_that_ignores_its_cancellation_has_its_process_killed(
     harness: PoolHarness, caplog: pytest.LogCaptureFixture
 ) -> None:
@@ -364,7 +403,9 @@ def test_a_process_that_dies_before_it_has_read_its_request_is_no_longer_written
     walks.processes._writable(walker)
     assert restarts(walks) == 1
     assert watched.writers == set()
-    assert error_of(harness.answer(peek)) == ("XX000", 'the process that walked "test" died')
+    # Another one takes what it had not begun.
+    assert isinstance(harness.answer(peek), Rows)
+    assert restarts(walks) == 1
 
 
 def test_a_long_request_is_written_as_the_process_reads_it(
@@ -613,7 +654,7 @@ def test_an_answer_to_another_request_is_none(harness: PoolHarness) -> None:
     processes = harness.walks.processes
     (walker,) = processes._walkers
     processes._ended(walker, WalkEnded(walker.number - 1, {}))
-    assert walker.work is not None
+    assert walker.errand is not None
     harness.worker.cancel(peek)
     harness.until_idle()
 

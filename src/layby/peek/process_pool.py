@@ -3,7 +3,8 @@
 One process a permit, started before the first need by executing a new interpreter (nothing is forked from a
 threaded parent). Batches are read where they lie, in shared memory; a cancellation is a store to a shared
 page; answers come back as segments of finished wire bytes. A hand-over there and back costs 51 µs. A process
-that dies costs the peek that it walked and is replaced, later and later where its successors die at once.
+that dies costs the peek that it walked and is replaced, later and later where its successors die at once;
+what it was given and had not begun, another takes.
 
 Nothing here waits for a process: what its socket does not take at once follows when it does, and processes
 are reaped and replaced on another thread.
@@ -16,7 +17,7 @@ import time
 from collections import deque
 from collections.abc import Callable
 from concurrent.futures import Future
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from typing import Final
 
 from layby.config import PeekParameters
@@ -41,6 +42,7 @@ from layby.peek.walk_process import (
     PROGRESS_ROWS_SLOT,
     RESULT_SIZE_SLOT,
     STASH_THRESHOLD_SLOT,
+    TAKEN_SLOT,
     Ready,
     Setup,
     WalkEnded,
@@ -62,6 +64,19 @@ _LEAST_PAUSE_S: Final = 0.05
 _HOUSEKEEPING_S: Final = 1.0
 """How often idle processes keep house."""
 
+_MOST_GIVEN: Final = 3
+"""To how many processes work is given that die before they begin it: it may be what they die of."""
+
+
+@dataclass(slots=True, eq=False)
+class _Errand:
+    """Work that waits for a process or has one."""
+
+    work: Work
+    done: Callable[[], None]
+    given: int = 0
+    """To how many processes it has been sent."""
+
 
 class _Walker:
     """One walk process, and the work that it has."""
@@ -72,12 +87,16 @@ class _Walker:
         self.channel = self.child.channel
         self.slot = slot
         self.number = 0
-        self.work: Work | None = None
-        self.done: Callable[[], None] | None = None
+        self.errand: _Errand | None = None
         self.idleness = Idleness()
         self.progress: ControlPage | None = None
         """Where the process shows how far its walk is; None until it has told."""
         self.channel.send(Setup(page, slot, nice, core.page))
+
+    @property
+    def has_begun(self) -> bool:
+        """Whether the process has taken the last request that it was given."""
+        return self.progress is not None and self.progress[TAKEN_SLOT] == self.number
 
 
 class ProcessWalkPool:
@@ -109,7 +128,7 @@ class ProcessWalkPool:
         self._program = program
         self._page = ControlPage.create()
         self._arena = SharedArena()
-        self._waiting: deque[tuple[Work, Callable[[], None]]] = deque()
+        self._waiting: deque[_Errand] = deque()
         self._walkers: list[_Walker] = []
         self._idle: deque[_Walker] = deque()
         self._number = 0
@@ -142,8 +161,9 @@ class ProcessWalkPool:
 
     def submit(self, work: Work, done: Callable[[], None]) -> None:
         """Hand `work` to an idle process, or keep it for the next that is."""
-        self._let_wait(work)
-        self._waiting.append((work, done))
+        errand = _Errand(work, done)
+        self._waiting.append(errand)
+        self._let_wait(errand)
         self._hand_over()
 
     def close(self) -> None:
@@ -172,20 +192,17 @@ class ProcessWalkPool:
         self._loop.remove_reader(descriptor)
         self._loop.remove_writer(descriptor)
 
-    def _let_wait(self, work: Work) -> None:
-        for walk in work.walks:
-            walk.on_cancel = lambda: self._withdraw(work)
+    def _let_wait(self, errand: _Errand) -> None:
+        for walk in errand.work.walks:
+            walk.on_cancel = lambda: self._withdraw(errand)
 
-    def _withdraw(self, work: Work) -> None:
+    def _withdraw(self, errand: _Errand) -> None:
         """Take work of which all is cancelled out of what waits for a process."""
-        if all(walk.cancelled for walk in work.walks):
-            for entry in self._waiting:
-                if entry[0] is work:
-                    self._waiting.remove(entry)
-                    for walk in work.walks:
-                        _answer(walk, None)
-                    entry[1]()
-                    return
+        if errand in self._waiting and all(walk.cancelled for walk in errand.work.walks):
+            self._waiting.remove(errand)
+            for walk in errand.work.walks:
+                _answer(walk, None)
+            errand.done()
 
     def _hand_over(self) -> None:
         """Give the walks that wait to idle processes."""
@@ -195,13 +212,14 @@ class ProcessWalkPool:
         self._handing_over = True
         try:
             while self._waiting and self._idle:
-                self._give(self._idle.popleft(), *self._waiting.popleft())
+                self._give(self._idle.popleft(), self._waiting.popleft())
         finally:
             self._handing_over = False
 
-    def _give(self, walker: _Walker, work: Work, done: Callable[[], None]) -> None:
+    def _give(self, walker: _Walker, errand: _Errand) -> None:
+        work = errand.work
         self._number += 1
-        walker.number, walker.work, walker.done = self._number, work, done
+        walker.number, walker.errand = self._number, errand
         self._page[walker.slot] = sum(walk.cancelled << bit for bit, walk in enumerate(work.walks))
         for bit, walk in enumerate(work.walks):
             walk.on_cancel = self._canceller(walker, self._number, bit)
@@ -211,11 +229,8 @@ class ProcessWalkPool:
                 walk.scan.place_found(self._arena)
             parts = tuple(WalkPart(walk.scan, walk.encoder, walk.stash) for walk in work.walks)
             self._send(walker, WalkRequest(self._number, parts))
+            errand.given += 1
         except ChannelClosedError:
-            # It died before it had the work, which another one can take.
-            walker.work = walker.done = None
-            self._let_wait(work)
-            self._waiting.appendleft((work, done))
             self._died(walker)
         except Exception as error:
             log.exception("a walk could not be handed over")
@@ -245,11 +260,11 @@ class ProcessWalkPool:
         return cancel
 
     def _hard_stop(self, walker: _Walker, number: int) -> None:
-        work = walker.work
-        if work is None or walker.number != number or self._closed:
+        errand = walker.errand
+        if errand is None or walker.number != number or self._closed:
             return
         # A pass goes on for those of its walks that are not cancelled; the last one to be sets a timer too.
-        if all(walk.cancelled or walk.over for walk in work.walks):
+        if all(walk.cancelled or walk.over for walk in errand.work.walks):
             log.error("walk process %d did not stop within %g s, killed", walker.child.pid, self._hard_stop_s)
             walker.child.process.kill()
 
@@ -270,11 +285,11 @@ class ProcessWalkPool:
             self._died(walker)
 
     def _ended(self, walker: _Walker, ended: WalkEnded) -> None:
-        work = walker.work
-        if work is None or ended.number != walker.number:
+        errand = walker.errand
+        if errand is None or ended.number != walker.number:
             return
         for at, result in ended.results.items():
-            walk = work.walks[at]
+            walk = errand.work.walks[at]
             walk.raised = result.raised
             walk.scan.positions = result.positions
             walk.scan.times = result.times
@@ -284,16 +299,16 @@ class ProcessWalkPool:
 
     def _over(self, walker: _Walker) -> None:
         """Walks of a process have been answered; where all have, it is idle."""
-        work, done = walker.work, walker.done
-        if work is not None and done is not None:
-            if work.over:
-                walker.work = walker.done = None
+        errand = walker.errand
+        if errand is not None:
+            if errand.work.over:
+                walker.errand = None
                 self._idle.append(walker)
-            done()
+            errand.done()
         self._hand_over()
 
     def _died(self, walker: _Walker) -> None:
-        """Answer the walk of a process that died, and replace it."""
+        """Replace a process that died, and answer its walk; where it had not begun that, another takes it."""
         if walker not in self._walkers:
             return
         self._stop_watching(walker)
@@ -305,13 +320,19 @@ class ProcessWalkPool:
         log.error("walk process %d died, replaced", walker.child.pid)
         pause = self._survival.died(walker.started_at)
         run_apart(walker.child.kill, lambda _: self._in_loop(lambda: self._replace(walker.slot, pause)))
-        work, done = walker.work, walker.done
-        walker.work = walker.done = None
-        if work is not None and done is not None:
-            for walk in work.walks:
-                if not walk.over:
-                    _fail(walk, f'the process that walked "{walk.scan.spec.collection}" died')
-            done()
+        errand, walker.errand = walker.errand, None
+        if errand is None:
+            return
+        if not walker.has_begun and errand.given < _MOST_GIVEN:
+            self._waiting.appendleft(errand)
+            self._let_wait(errand)
+            self._withdraw(errand)
+            self._hand_over()
+            return
+        for walk in errand.work.walks:
+            if not walk.over:
+                _fail(walk, f'the process that walked "{walk.scan.spec.collection}" died')
+        errand.done()
 
     def _in_loop(self, callback: Callable[[], object]) -> None:
         try:

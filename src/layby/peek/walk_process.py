@@ -39,11 +39,12 @@ FIRST_WALKER_SLOT: Final = 8
 """Where walker 0 reads which of its walks are cancelled, a bit each; the others follow. The server clears it
 before it hands a request over."""
 
-PROGRESS_NUMBER_SLOT: Final = 0
-PROGRESS_POSITIONS_SLOT: Final = 1
-PROGRESS_ROWS_SLOT: Final = 2
-"""Of the page that a walk process writes: which request it is at, the positions so far, and from the last
-slot on the rows of each walk."""
+TAKEN_SLOT: Final = 0
+PROGRESS_NUMBER_SLOT: Final = 1
+PROGRESS_POSITIONS_SLOT: Final = 2
+PROGRESS_ROWS_SLOT: Final = 3
+"""Of the page that a walk process writes: which request it has begun, which one it tells the progress of, the
+positions so far, and from the last slot on the rows of each walk."""
 
 _LARGE: Final = 16 << 20
 """Bytes of found rows after which a process gives its freed memory back."""
@@ -155,6 +156,8 @@ def run(channel: Channel) -> None:
 
     while True:
         request: WalkRequest | Rest | None = channel.receive()
+        if isinstance(request, WalkRequest):
+            progress[TAKEN_SLOT] = request.number
         freed = isinstance(request, Rest) or (request is not None and answer(request))
         del request
         if freed:
