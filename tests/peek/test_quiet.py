@@ -125,7 +125,7 @@ def test_a_scan_that_is_alone_ends_within_its_turn_where_there_is_time(quiet: Qu
     assert harness.metrics.row_iteration_rows.sum == 120
 
 
-def test_a_turn_is_used_up_though_the_first_slice_was_slow_for_what_it_visited(quiet: Quiet) -> None:
+def test_a_turn_is_used_up_though_the_first_visit_was_slow_for_what_it_visited(quiet: Quiet) -> None:
     harness = quiet(seek_s=lambda n: 65 * SEEK_S if n == 1 else SEEK_S)
     peek, _ = harness.peek(NOTHING)
     assert peek.state is PeekState.QUIET
@@ -133,27 +133,26 @@ def test_a_turn_is_used_up_though_the_first_slice_was_slow_for_what_it_visited(q
     assert harness.now <= TURN_S
 
 
-def test_where_a_chunk_fits_a_slice_goes_on_until_the_clock_ends_it(
+def test_where_a_chunk_fits_a_turn_goes_on_in_one_step_until_the_clock_ends_it(
     quiet: Quiet, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("layby.peek.scan.CHUNK", 16)
-    monkeypatch.setattr("layby.peek.quiet.CHUNK", 16)
-    # What the first slice says of the speed is too little by half.
+    # What the first visit says of the speed is too little by half.
     harness = quiet(seek_s=lambda n: 3 * SEEK_S if n == 1 else SEEK_S)
-    slices: list[int] = []
+    steps: list[int] = []
     step: Callable[[PeekScan, Fuel], ScanOutcome] = PeekScan.step
 
     def noted(scan: PeekScan, fuel: Fuel) -> ScanOutcome:
         before = scan.positions
         outcome = step(scan, fuel)
-        slices.append(scan.positions - before)
+        steps.append(scan.positions - before)
         return outcome
 
     monkeypatch.setattr(PeekScan, "step", noted)
     harness.now = 100.0
     peek, _ = harness.peek(NOTHING)
     assert peek.state is PeekState.QUIET
-    assert slices == [2, 7 * 16, 12]
+    assert steps == [2 + 7 * 16 + 12]
     assert harness.now <= 100.0 + TURN_S
 
 
@@ -224,7 +223,7 @@ def test_a_scan_that_has_found_many_values_to_encode_leaves_the_loop_for_the_res
     harness = quiet(inline_budget=50)
     at_once = harness.pending(hundred_columns(*range(20), *range(200, 700)), Counted())
     assert harness.worker.peek(at_once) is None
-    assert (at_once.state, at_once.inline_positions) == (PeekState.WALKING, 50)
+    assert (at_once.state, at_once.inline_positions) == (PeekState.WALKING, 128)
     harness.settle()
     later = harness.pending(hundred_columns(*range(-200, 20), *range(200, 700)), Counted())
     assert harness.worker.peek(later) is None
@@ -243,17 +242,8 @@ def test_without_a_quiet_budget_a_scan_that_outruns_its_inline_budget_is_offload
     assert peek.state is PeekState.WALKING
 
 
-def test_a_slow_slice_ends_the_quiet_walk(
-    quiet: Quiet, harness_on: HarnessOn, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    harness = quiet(harness_on)
-    step: Callable[[PeekScan, Fuel], ScanOutcome] = PeekScan.step
-
-    def slow(scan: PeekScan, fuel: Fuel) -> ScanOutcome:
-        harness.now += 10 * TURN_S
-        return step(scan, fuel)
-
-    monkeypatch.setattr(PeekScan, "step", slow)
+def test_a_slow_visit_ends_the_quiet_walk(quiet: Quiet, harness_on: HarnessOn) -> None:
+    harness = quiet(harness_on, seek_s=lambda _: 2 * TURN_S)
     peek, _ = harness.peek(NOTHING)
     assert harness.pool.walk().scan.positions == 2
     assert peek.state is PeekState.WALKING
@@ -268,38 +258,37 @@ def test_a_walk_that_becomes_slow_is_offloaded(quiet: Quiet, harness_on: Harness
     assert (peek.state, peek.inline_positions) == (PeekState.WALKING, 192)
 
 
-def test_a_slice_is_measured_and_the_next_one_made_to_fit() -> None:
+def test_a_turn_is_measured_and_the_first_visit_of_the_next_made_to_fit() -> None:
     harness = Harness(bundle_of(pairs(*HUNDRED)), inline_budget=2, quiet_budget=70_000)
     scan = PeekScan(NOTHING, harness.bundle.snapshot(), 1_000)
 
-    def next_slice(visited: int, seconds: float, spent: float = 0.0) -> int | None:
+    def next_visit(visited: int, seconds: float) -> int | None:
         walk = QuietWalk(harness.pending(NOTHING), scan, visited, seconds)
-        return walk.next_slice(harness.parameters.peek, spent)
+        return walk.next_visit(harness.parameters.peek)
 
-    assert next_slice(1_000, TURN_S) == 1_000
-    assert next_slice(1_000, 2 * TURN_S) == 500
-    assert next_slice(1_000, TURN_S / 2, TURN_S / 2) == 1_000
-    assert next_slice(1_000, TURN_S / 100) == 64_000
-    assert next_slice(1_000, 0.0) == 64_000
-    assert next_slice(CHUNK // 64, 0.0) == 70_000
-    assert next_slice(1, TURN_S, TURN_S / 2) == 1
-    assert next_slice(1_000, 3 * TURN_S) is None
-    assert next_slice(1_000, TURN_S, TURN_S) is None
-    assert next_slice(1_000, TURN_S / 2, 0.95 * TURN_S) is None
-    assert next_slice(0, 0.0) is None
+    assert next_visit(1_000, TURN_S) == 1_000
+    assert next_visit(1_000, 2 * TURN_S) == 500
+    assert next_visit(1_000, TURN_S / 100) == 1_000
+    assert next_visit(1_000, 0.0) == 1_000
+    assert next_visit(100_000, TURN_S) == CHUNK
+    assert next_visit(100_000, 2 * TURN_S) == 50_000
+    assert next_visit(1_000, 3 * TURN_S) is None
+    assert next_visit(0, 0.0) is None
+    harness.parameters.set("compute_index_peek_inline_budget", "1")
+    assert next_visit(1, 1.5 * TURN_S) == 1
 
 
 @pytest.mark.parametrize(
-    ("budget", "positions", "slice_"), [(10, 10, None), (11, 10, 1), (100, 50, 50), (100, 51, None)]
+    ("budget", "positions", "visit"), [(10, 10, None), (11, 10, 1), (100, 50, 50), (100, 51, None)]
 )
-def test_a_slice_stays_within_the_quiet_budget_and_there_is_none_once_more_is_found_than_inline(
-    budget: int, positions: int, slice_: int | None
+def test_a_visit_stays_within_the_quiet_budget_and_there_is_none_once_more_is_found_than_inline(
+    budget: int, positions: int, visit: int | None
 ) -> None:
     harness = Harness(bundle_of(pairs(*HUNDRED)), inline_budget=50, quiet_budget=budget)
     scan = PeekScan(spec(), harness.bundle.snapshot(), 1 << 20)
     scan.step(Fuel(positions))
     walk = QuietWalk(harness.pending(), scan, 1_000, 0.0)
-    assert walk.next_slice(harness.parameters.peek) == slice_
+    assert walk.next_visit(harness.parameters.peek) == visit
 
 
 def test_a_lower_limit_reaches_a_quiet_walk_at_its_next_slice(quiet: Quiet) -> None:

@@ -17,7 +17,7 @@ from layby.peek.outcome import SUSPENDED, Complete, ScanFailed, ScanOutcome
 from layby.peek.scan import CHUNK, PeekScan
 from layby.peek.spec import PeekSpec
 from layby.trace.bundle import Snapshot, TraceBundle
-from layby.trace.constraints import Bound, KeyRange
+from layby.trace.constraints import Bound, Constraints, KeyRange
 from layby.trace.cursor import Cursor, Visit
 from layby.trace.layout import Layout
 from layby.types.column import FixedColumn
@@ -222,6 +222,74 @@ def test_a_step_ends_before_a_visit_that_would_outlast_its_time_in_both_phases(
         visited.append(scan.positions)
     assert visited == stops
     assert scan.positions == 17
+
+
+ALL = KeyRange((), Bound(0, inclusive=True), None)
+
+
+@pytest.mark.parametrize(
+    ("outputs", "where", "looks"),
+    [
+        pytest.param((0,), None, [100, 1700, 2400, 2800, 3000], id="numbers"),
+        pytest.param((0,), (ALL,), [*range(100, 3001, 100)], id="constraints"),
+        pytest.param((0, 1), None, [*range(100, 3001, 100)], id="more-of-them"),
+    ],
+)
+def test_a_full_walk_of_few_numbers_looks_at_the_clock_after_half_the_visits_that_fit(
+    monkeypatch: pytest.MonkeyPatch, outputs: tuple[int, ...], where: Constraints | None, looks: list[int]
+) -> None:
+    """Each position takes a second; but for the first, after fifteen visits where they fit."""
+    monkeypatch.setattr("layby.peek.scan.CHUNK", 100)
+    bundle = bundle_of(pairs(*((k, k) for k in range(4_000))))
+    looked: list[int] = []
+    peek = spec(constraints=where, outputs=[ColumnRef(at, BIGINT) for at in outputs])
+
+    def clock() -> float:
+        looked.append(scan.positions)
+        return float(scan.positions)
+
+    scan = PeekScan(peek, bundle.snapshot(), GIB, lambda: 0.0)
+    scan._clock = clock
+    scan.step_seconds, scan.heaviest = 3_000.0, 1 << 10
+    assert scan.step(Fuel(10_000)) is SUSPENDED
+    assert looked == [0, *looks, 3_000]
+
+
+def test_a_walk_whose_filter_takes_longer_on_some_rows_looks_at_the_clock_after_each_visit(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr("layby.peek.scan.CHUNK", 100)
+    looked: list[int] = []
+
+    def clock() -> float:
+        looked.append(scan.positions)
+        return 0.0
+
+    k = ColumnRef(0, BIGINT)
+    uneven = call("<", call("/", Literal(1, BIGINT), call("+", k, Literal(1, BIGINT))), k)
+    peek = spec(predicates=[uneven], outputs=[k])
+    scan = PeekScan(peek, bundle_of(pairs(*((k, k) for k in range(500)))).snapshot(), GIB, lambda: 0.0)
+    scan._clock = clock
+    scan.step_seconds, scan.heaviest = 300.0, 1 << 10
+    assert isinstance(scan.step(Fuel(1_000)), Complete)
+    assert looked == [0, 100, 200, 300, 400, 500]
+
+
+def test_a_step_with_a_pace_makes_its_visits_as_long_as_fits(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Each position takes a second; of 100 one is left at the end, less than a sixteenth."""
+    monkeypatch.setattr("layby.peek.scan.CHUNK", 32)
+    looked: list[int] = []
+
+    def clock() -> float:
+        looked.append(scan.positions)
+        return float(scan.positions)
+
+    scan = PeekScan(spec(), bundle_of(pairs(*((k, k) for k in range(400)))).snapshot(), GIB, lambda: 0.0)
+    scan._clock = clock
+    scan.step_seconds, scan.pace = 100.0, 3
+    assert scan.step(Fuel(1_000)) is SUSPENDED
+    # What fits is 97 positions, in chunks: one without a look, and one that leaves one position.
+    assert looked == [0, 3, 67, 99, 99]
 
 
 def test_a_limit_of_zero_does_not_hide_an_error_that_is_read_after_a_suspension() -> None:

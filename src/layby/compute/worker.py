@@ -195,22 +195,21 @@ class ServingWorker:
                 self._clock,
                 position_limit=parameters.row_iteration_limit,
             )
+            granted, alone = fuel.remaining, False
             if parameters.offload:
                 scan.step_seconds, scan.batch_bytes, scan.heaviest = TURN_S, STEP_BYTES, HEAVIEST
-            granted = fuel.remaining
-            if not pending.inline and parameters.offload:
-                fuel = Fuel(0)
+                alone = parameters.quiet_budget > granted and self._is_alone()
+                if not pending.inline:
+                    fuel = Fuel(0)
+                elif alone:
+                    # What its first visit leaves of the turn's time is nobody else's.
+                    scan.pace, fuel = granted, Fuel(parameters.quiet_budget)
             outcome = scan.step(fuel)
             while not parameters.offload and isinstance(outcome, Suspended):
                 outcome = scan.step(fuel)  # it stops for the copies of a row that stands for many
-            walk: QuietWalk | None = None
-            if isinstance(outcome, Suspended) and self._is_alone() and not takes_long(scan, pending.encoder):
-                # What is left of the turn's time is nobody else's.
-                now = self._clock()
-                walk = QuietWalk(pending, scan, scan.positions, now - start)
-                outcome = walk.use_up_turn(start, now, parameters, self._clock)
             positions = scan.positions
             if isinstance(outcome, Suspended):
+                walk = QuietWalk(pending, scan, positions, self._clock() - start) if alone else None
                 response = self._move(pending, scan, walk)
             elif parameters.offload and (scan.count > granted or takes_long(scan, pending.encoder)):
                 # One update that stands for more rows than a slice may handle, or many values to encode.
@@ -244,7 +243,7 @@ class ServingWorker:
         """Keep a scan on the loop where it walks quietly and may go on so, else hand it to the driver."""
         if (
             walk is not None
-            and walk.next_slice(self._parameters.peek) is not None
+            and walk.next_visit(self._parameters.peek) is not None
             and not takes_long(scan, pending.encoder)
         ):
             self._quiet = walk
@@ -276,7 +275,7 @@ class ServingWorker:
                 scan.max_result_size = parameters.max_result_size
                 scan.position_limit = parameters.row_iteration_limit
                 before = scan.positions
-                outcome = walk.use_up_turn(start, start, parameters, self._clock)
+                outcome = walk.take_turn(parameters, self._clock)
                 pending.inline_positions += scan.positions - before
                 if isinstance(outcome, Suspended):
                     response = self._move(pending, scan, walk)

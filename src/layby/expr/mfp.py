@@ -98,7 +98,7 @@ class MfpKernel:
     columns handed in, only they have to be there, the others may be None.
     """
 
-    __slots__ = ("_outputs", "_plain", "_steps", "beginning", "filter_columns", "output_columns")
+    __slots__ = ("_outputs", "_plain", "_steps", "beginning", "filter_columns", "is_even", "output_columns")
 
     def __init__(self, mfp: Mfp) -> None:
         self._steps = [_Step(part) for predicate in mfp.predicates for part in _conjuncts(predicate)]
@@ -108,6 +108,8 @@ class MfpKernel:
         first = self._steps[0].test if self._steps else None
         self.beginning = first if isinstance(first, Comparison) else None
         """What the filter begins with, where that is a comparison: no row passes that does not pass it."""
+        self.is_even = all(step.test is not None for step in self._steps)
+        """Whether the filter takes alike on any rows: all its parts are evaluated, whatever they come to."""
         self.output_columns = mfp.output_columns if self._plain is None else frozenset(self._plain)
 
     @property

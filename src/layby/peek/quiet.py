@@ -8,9 +8,9 @@ so is one that turns out slow.
 
 A turn costs 40 to 60 µs beside what it walks, so each is used up, and is long enough for a walk of a million
 integers: where it was half as long, every second one (0.4 to 0.5 ms) took another, and was 5 to 15 % slower
-than without the offload, 1 to 4 % now. A scan's first slice, with everything cold, tells little of its speed:
-what fits is reckoned anew from each slice, and where a chunk fits, the scan itself looks at the clock after
-each.
+than without the offload. A scan's first visit, with everything cold, tells little of its speed: the scan
+itself reckons anew from each what fits into the time (`PeekScan.pace`). To make every visit, and not every
+turn, a step of its own cost a walk of a million integers 2 % more.
 """
 
 from __future__ import annotations
@@ -21,22 +21,16 @@ from typing import Final
 from layby.config import PeekParameters
 from layby.peek.budget import TURN_S
 from layby.peek.fuel import Fuel
-from layby.peek.outcome import SUSPENDED, ScanOutcome, Suspended
+from layby.peek.outcome import SUSPENDED, ScanOutcome
 from layby.peek.pending import PendingPeek
 from layby.peek.scan import CHUNK, PeekScan
 
-_GROWTH: Final = 64.0
-"""How much longer than the one before it a slice is at most: a short one is a poor measure."""
-
-_LEAST_S: Final = TURN_S / 16
-"""A turn of which less is left ends: a slice costs 10 to 20 µs beside its positions."""
-
 _SLOW_S: Final = 2 * TURN_S
-"""A scan is slow where a slice, or as many positions as the inline budget, take longer."""
+"""A scan is slow where a turn, or as many positions as the inline budget, take longer."""
 
 
 class QuietWalk:
-    """A suspended scan on the serving loop, and what its last slice came to."""
+    """A suspended scan on the serving loop, and what its last turn came to."""
 
     __slots__ = ("disturbed", "fresh", "pending", "scan", "seconds", "visited")
 
@@ -44,7 +38,7 @@ class QuietWalk:
         self.pending = pending
         self.scan = scan
         self.visited = visited
-        """Positions of the last slice."""
+        """Positions of the last turn."""
         self.seconds = seconds
         """What it took."""
         self.disturbed = False
@@ -52,39 +46,26 @@ class QuietWalk:
         self.fresh = True
         """Whether the turn in which it came, and had its time, has not ended."""
 
-    def next_slice(self, parameters: PeekParameters, spent: float = 0.0) -> int | None:
-        """Return the positions of a turn's next slice, None for no more; `spent` seconds of it are gone.
+    def next_visit(self, parameters: PeekParameters) -> int | None:
+        """Return the positions that another turn begins with, None where the scan has to leave.
 
-        None for a new turn says that the scan has to leave: its quiet budget is spent, it has found more rows
-        than the inline budget, or it is slow.
+        That is where its quiet budget is spent, it has found more rows than the inline budget, or it is slow.
         """
         scan, visited, seconds = self.scan, self.visited, self.seconds
-        left = parameters.quiet_budget - scan.positions
-        time_left = TURN_S - spent
-        if left <= 0 or time_left < _LEAST_S or visited <= 0 or seconds > _SLOW_S:
+        left, inline_budget = parameters.quiet_budget - scan.positions, parameters.inline_budget
+        if left <= 0 or visited <= 0 or seconds > _SLOW_S or scan.count > inline_budget:
             return None
-        inline_budget = parameters.inline_budget
-        if scan.count > inline_budget or seconds * inline_budget > _SLOW_S * visited:
+        if seconds * inline_budget > _SLOW_S * visited:
             return None
-        # No builtins are called here: after a slice all is out of the cache, and this takes 2 µs, not 3.
-        fits = visited * (_GROWTH if seconds * _GROWTH < time_left else time_left / seconds)
-        if fits >= CHUNK or fits >= left:
-            return left
-        return int(fits) or 1
+        return max(1, min(CHUNK, left, int(visited * min(1.0, TURN_S / seconds) if seconds else visited)))
 
-    def use_up_turn(
-        self, start: float, now: float, parameters: PeekParameters, clock: Callable[[], float]
-    ) -> ScanOutcome:
-        """Step the scan in slices until its turn, which began at `start`, is used up; return the outcome."""
-        scan = self.scan
-        outcome: ScanOutcome = SUSPENDED
-        while isinstance(outcome, Suspended):
-            positions = self.next_slice(parameters, now - start)
-            if positions is None:
-                break
-            before, began = scan.positions, now
-            scan.step_seconds = TURN_S - (now - start)
-            outcome = scan.step(Fuel(positions))
-            now = clock()
-            self.visited, self.seconds = scan.positions - before, now - began
+    def take_turn(self, parameters: PeekParameters, clock: Callable[[], float]) -> ScanOutcome:
+        """Step the scan until the time of a turn is used up; return the outcome."""
+        scan, pace = self.scan, self.next_visit(parameters)
+        if pace is None:
+            return SUSPENDED
+        before, began = scan.positions, clock()
+        scan.pace, scan.step_seconds = pace, TURN_S
+        outcome = scan.step(Fuel(parameters.quiet_budget - before))
+        self.visited, self.seconds = scan.positions - before, clock() - began
         return outcome

@@ -30,6 +30,7 @@ from layby.peek.fuel import Fuel, UnboundedFuel
 from layby.peek.groups import Groups
 from layby.peek.lightly import FEW, LightVisits, weigh_little
 from layby.peek.outcome import SUSPENDED, Complete, ScanFailed, ScanOutcome
+from layby.peek.pace import Pace
 from layby.peek.profile import PhaseTimes
 from layby.peek.spec import PeekSpec
 from layby.peek.visited import VisitedSlice, visited
@@ -82,6 +83,9 @@ class PeekScan:
         self.step_seconds: float | None = None
         """How long a step may take; None for as long as its fuel lasts. It ends between two visits, before
         one that would outlast this if it took as long as the last."""
+        self.pace: int | None = None
+        """Most positions of the first visit of a step that has its time; those after it are made to fit into
+        what is left (`Pace`). None: all are chunks."""
         self.heaviest: int | None = None
         """What the rows of a visit may weigh together (`LightVisits`), in positions: to work on a megabyte
         takes 1 to 3 ms. A step ends before a row that weighs more; None: it is not on the loop."""
@@ -108,8 +112,6 @@ class PeekScan:
         self._broken: Exception | None = None
         self._kernel: MfpKernel | None = None
         self._lightly: LightVisits | None = None
-        self._is_light = False
-        """Whether the rows of no visit weigh much."""
         finishing = spec.finishing
         self._wanted: int | None = None
         """LIMIT + OFFSET, where there is one."""
@@ -178,7 +180,10 @@ class PeekScan:
             began = self._clock()
             self.times.errors += began - start
         if self._outcome is None and not self._errors_left:
-            self._step_rows(fuel, start, began)
+            if self._owed is None:
+                self._step_rows(fuel, start, began)
+            elif self.heaviest is None:
+                self._emit_owed()
             self.times.rows += self._clock() - began
         return SUSPENDED if self._outcome is None else self._outcome
 
@@ -187,7 +192,7 @@ class PeekScan:
         cursor, groups = self._errors
         began = start
         while fuel.remaining > 0:
-            visit = cursor.advance(self.next_fuel(fuel, CHUNK))
+            visit = cursor.advance(self.next_fuel(fuel, self.pace or CHUNK))
             if visit is None:
                 rows = groups.flush()
                 self._errors_left = False
@@ -215,21 +220,23 @@ class PeekScan:
         if self._ends_early and not self._wanted:
             self._complete()
             return
-        if self._owed is not None:
-            if self.heaviest is None:
-                self._emit_owed()
-            return
-        clock, seconds = self._clock, self.step_seconds
-        cursor, heaviest = self.cursor, self.heaviest
+        cursor, heaviest, longest = self.cursor, self.heaviest, self.pace or CHUNK
+        is_light = heaviest is None
+        pace: Pace | None = None
+        unwatched = 0
         while fuel.remaining > 0 and self._outcome is None:
             most = self._next_chunk
-            place = None if heaviest is None or self._is_light else cursor.place
+            if longest < most:
+                most = longest
+            place = None if is_light else cursor.place
             if most < cursor.left <= most + (most >> 3):
                 most += most >> 3  # what little is left beyond a chunk is no chunk of its own
             most = self.next_fuel(fuel, most)
             visit = cursor.advance(most, heaviest)
-            if heaviest is not None and place is not None and visit is not None and visit.positions > FEW:
-                visit = self._lighter(visit, place, most, heaviest)
+            if place is not None and visit is not None and visit.positions > FEW:
+                is_light = self._lightly is None and self._weighs_little()
+                if not is_light:
+                    visit = self._lighter(visit, place, most)
             if visit is None:
                 self._end_rows()
                 return
@@ -247,20 +254,34 @@ class PeekScan:
                 self._end_rows()
             if self.is_full or self._owed is not None:
                 return
-            if seconds is not None and self._outcome is None:
-                now = clock()
-                if now - start + (now - began) > seconds:
+            if unwatched:
+                unwatched -= 1
+            elif self.step_seconds is not None and self._outcome is None:
+                if pace is None:
+                    even = is_light and self._is_even
+                    pace = Pace(self._clock, self.step_seconds, start, began, self.pace, CHUNK, even)
+                if pace.is_over(visit.positions):
                     return
-                began = now
+                longest, unwatched = pace.most, pace.unwatched
 
-    def _lighter(self, visit: Visit, place: Place, fuel: int, heaviest: int) -> Visit:
+    def _weighs_little(self) -> bool:
+        """Return whether the rows of no visit weigh too much for the loop."""
+        assert self.heaviest is not None  # whoever calls has looked
+        layout, kernel, sums = self.snapshot.oks[0].layout, self._mfp_kernel(), self._groups is not None
+        return weigh_little(layout, kernel, _LONGEST_VISIT, self.heaviest, sums=sums)
+
+    @property
+    def _is_even(self) -> bool:
+        """Whether visits of a few numbers take alike."""
+        return self.spec.constraints is None and self._mfp_kernel().is_even
+
+    def _lighter(self, visit: Visit, place: Place, fuel: int) -> Visit:
         """Return a visit that was made with `fuel` from `place`, or a smaller one in its stead."""
         if self._lightly is None:
-            layout, kernel, sums = self.snapshot.oks[0].layout, self._mfp_kernel(), self._groups is not None
-            self._is_light = weigh_little(layout, kernel, _LONGEST_VISIT, heaviest, sums=sums)
-            if self._is_light:
-                return visit
-            merges = self.spec.ordered
+            heaviest = self.heaviest
+            assert heaviest is not None  # whoever calls has looked
+            layout, sums, merges = self.snapshot.oks[0].layout, self._groups is not None, self.spec.ordered
+            kernel = self._mfp_kernel()
             self._lightly = LightVisits(self.cursor, layout, kernel, heaviest, sums=sums, merges=merges)
         return self._lightly.lighter(visit, place, fuel)
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from layby.types.ordering import ASCENDING, Ordering
 from layby.types.scalar import SqlType
@@ -18,6 +18,11 @@ class Layout:
 
     types: tuple[SqlType, ...]
     key: tuple[Ordering, ...]
+    is_fixed: bool = field(init=False, repr=False, compare=False)
+    """Whether all rows are of one size: numbers, no text."""
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "is_fixed", all(type_.size > 0 for type_ in self.types))
 
     @property
     def orderings(self) -> tuple[Ordering, ...]:
