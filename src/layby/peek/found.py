@@ -7,9 +7,11 @@ from dataclasses import dataclass, field
 
 from layby.expr.finishing import Finishing, thin
 from layby.memory.arena import Arena
+from layby.pickling import pickled_as_call
 from layby.types.column import Column, concat
 
 
+@pickled_as_call
 @dataclass(slots=True)
 class FoundRows:
     """Chunks of the columns that an MFP puts out, which `finishing` has yet to order, cut and project."""

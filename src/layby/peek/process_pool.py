@@ -15,7 +15,7 @@ from __future__ import annotations
 import logging
 import time
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from concurrent.futures import Future
 from dataclasses import dataclass, replace
 from typing import Final
@@ -31,6 +31,7 @@ from layby.memory.shared_arena import SharedArena
 from layby.memory.survival import Survival
 from layby.metrics import PeekMetrics
 from layby.peek.answer import EncodedRows, Failed, PeekResponse, Rows, Stashed
+from layby.peek.companion import with_companions
 from layby.peek.pool import Work
 from layby.peek.walk import Walk
 from layby.peek.walk_process import (
@@ -227,8 +228,7 @@ class ProcessWalkPool:
         try:
             for walk in work.walks:
                 walk.scan.place_found(self._arena)
-            parts = tuple(WalkPart(walk.scan, walk.encoder, walk.stash) for walk in work.walks)
-            self._send(walker, WalkRequest(self._number, parts))
+            self._send(walker, WalkRequest(self._number, _parts(work.walks)))
             errand.given += 1
         except ChannelClosedError:
             self._died(walker)
@@ -375,6 +375,19 @@ class ProcessWalkPool:
                 except ChannelClosedError:
                     self._died(walker)
         self._housekeeping = self._loop.call_later(_HOUSEKEEPING_S, self._keep_house)
+
+
+def _parts(walks: Sequence[Walk]) -> tuple[WalkPart, ...]:
+    """Return what walks that go together cross as; what they have in common crosses once."""
+    if len(walks) == 1:
+        [walk] = walks
+        return (WalkPart(walk.scan, walk.encoder, walk.stash),)
+    first = walks[0].encoder
+    scans = with_companions([walk.scan for walk in walks])
+    return tuple(
+        WalkPart(scan, first if walk.encoder == first else walk.encoder, walk.stash)
+        for walk, scan in zip(walks, scans, strict=True)
+    )
 
 
 def _answer(walk: Walk, response: PeekResponse | None) -> None:

@@ -4,7 +4,10 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
+from layby.pickling import pickled_as_call
 
+
+@pickled_as_call
 @dataclass(slots=True)
 class PhaseTimes:
     """Seconds that a scan has spent, by phase, over all its slices."""

@@ -22,19 +22,30 @@ class SharedScan:
     def __init__(self, clock: Callable[[], float] = time.perf_counter) -> None:
         self._clock = clock
         self._scans: Sequence[PeekScan] = ()
+        """Those of the last step."""
+        self._spent = 0.0
+        """Seconds of each of `_scans` that it has yet to be charged."""
+        self._compared: Sequence[PeekScan] = ()
         self._beginnings: Comparisons
-        """What the filters of `_scans` begin with."""
+        """What the filters of `_compared` begin with."""
 
     def step(self, scans: Sequence[PeekScan], fuel: Fuel) -> bool:
         """Visit positions for `scans`, which all go on, at least one, until the fuel is spent, all of them
-        have their outcome, or one holds a full batch; each is charged what was visited. Return whether one
-        may be full or over.
+        have their outcome, or one holds a full batch; each is charged what was visited, and its part of the
+        time by when one may be full or over, which is returned.
 
-        The cursor of the first moves, and all have it afterwards, so those that are left can go on together.
+        The cursor of the first moves, and all have it, so those that are left can go on together.
         A scan that raises costs itself alone (`PeekScan.latched` raises it), and what the cursor or a
         comparison raises all of them.
         """
         start, cursor = self._clock(), scans[0].cursor
+        if (
+            scans is not self._scans
+        ):  # mostly they are, and all that is touched after a visit is out of the cache
+            self._charge()
+            self._scans = scans
+            for scan in scans:
+                scan.cursor = cursor
         left, settled = scans, False
         while fuel.remaining > 0 and left:
             try:
@@ -49,11 +60,15 @@ class SharedScan:
                 left = [scan for scan in left if scan.goes_on]
                 if any(scan.is_full for scan in took):
                     break
-        spent = (self._clock() - start) / len(scans)
-        for scan in scans:
-            scan.cursor = cursor
-            scan.times.rows += spent
+        self._spent += (self._clock() - start) / len(scans)
+        if settled:
+            self._charge()
         return settled
+
+    def _charge(self) -> None:
+        spent, self._spent = self._spent, 0.0
+        for scan in self._scans:
+            scan.times.rows += spent
 
     def _visit(self, scans: Sequence[PeekScan], cursor: Cursor, fuel: Fuel) -> Sequence[PeekScan]:
         """Visit one chunk for all scans; return those that have taken it, and may have come to something.
@@ -71,8 +86,8 @@ class SharedScan:
             return scans
         positions = visit.positions
         fuel.charge(positions)
-        if scans != self._scans:
-            self._scans, self._beginnings = scans, Comparisons([_beginning(scan) for scan in scans])
+        if scans is not self._compared:
+            self._compared, self._beginnings = scans, Comparisons([_beginning(scan) for scan in scans])
         slices = visited(visit)
         passed: set[int] = set()
         for part in slices:

@@ -30,9 +30,13 @@ class SharedWalk:
         self.walks = tuple(walks)
         """All of them, in the order of their coming, those that are over included."""
         self._live = list(walks)
+        self._scans = [walk.scan for walk in walks]
+        """Those of the walks that are not over."""
         self._scan = SharedScan()
         self._limits = limits
         self._any_cancelled = any_cancelled
+        self.settled = True
+        """Whether the last step may have changed more than positions."""
         self._in_force: WalkLimits | None = None
         """What all walks that are left have last been prepared with."""
 
@@ -41,11 +45,19 @@ class SharedWalk:
         """Whether all walks are over."""
         return all(walk.over for walk in self.walks)
 
+    @property
+    def positions(self) -> int:
+        """Positions that the walks which are not over have visited."""
+        return self._scans[0].positions
+
     def step(self) -> bool:
         """Visit one granularity; True where that was the end of a walk. Never raises."""
         live, before = self._live, len(self._live)
+        self.settled = False
         if self._any_cancelled():
             live = [walk for walk in live if not walk.given_up()]
+            if len(live) < before:
+                self._scans = [walk.scan for walk in live]
         if live:
             limits = self._limits()
             if limits != self._in_force:
@@ -53,11 +65,14 @@ class SharedWalk:
                 for walk in live:
                     walk.prepare(limits)
             # Most steps leave nothing to do.
-            if self._scan.step([walk.scan for walk in live], Fuel(limits.yield_granularity)):
+            if self._scan.step(self._scans, Fuel(limits.yield_granularity)):
+                self.settled = True
                 for walk in [walk for walk in live if walk.scan.is_full or not walk.scan.goes_on]:
                     if walk.settle(walk.scan.latched):
                         live.remove(walk)
                     else:
                         walk.prepare(limits)
+                if len(live) < len(self._scans):
+                    self._scans = [walk.scan for walk in live]
         self._live = live
         return len(live) < before

@@ -107,6 +107,14 @@ class Walk:
         """Itself: the walks that end with it."""
         return (self,)
 
+    settled: Final = True
+    """As a pass's: any step may change what was found."""
+
+    @property
+    def positions(self) -> int:
+        """Positions visited."""
+        return self.scan.positions
+
     def step(self) -> bool:
         """Visit one granularity; True when there is nothing left to do. Never raises."""
         if self.given_up():

@@ -11,7 +11,7 @@ import gc
 import os
 from collections.abc import Callable
 from dataclasses import replace
-from typing import Final, NamedTuple
+from typing import Final, NamedTuple, cast
 
 import numpy as np
 import pyarrow as pa
@@ -25,6 +25,7 @@ from layby.memory.huge_pages import collapse_heap
 from layby.memory.serving_core import ServingCore
 from layby.memory.shared_arena import SharedArena
 from layby.peek.answer import PeekResponse, RowEncoder, Rows, Stashed
+from layby.peek.companion import Companion
 from layby.peek.profile import PhaseTimes
 from layby.peek.scan import PeekScan
 from layby.peek.shared_walk import SharedWalk
@@ -71,7 +72,8 @@ class Ready(NamedTuple):
 class WalkPart(NamedTuple):
     """A scan to be walked to its end."""
 
-    scan: PeekScan
+    scan: PeekScan | Companion
+    """Arrives as a `PeekScan`."""
     encoder: RowEncoder | None
     stash: StashTarget | None
 
@@ -129,7 +131,13 @@ def run(channel: Channel) -> None:
         must not be the last to hold batches, nor the server of an answer's memory.
         """
         walks = [
-            Walk(part.scan, part.encoder, limits, _canceller(page, setup.slot, bit), stash=part.stash)
+            Walk(
+                cast("PeekScan", part.scan),
+                part.encoder,
+                limits,
+                _canceller(page, setup.slot, bit),
+                stash=part.stash,
+            )
             for bit, part in enumerate(request.parts)
         ]
         work = walks[0] if len(walks) == 1 else SharedWalk(walks, limits, lambda: page[setup.slot] != 0)
@@ -139,10 +147,11 @@ def run(channel: Channel) -> None:
                 ended = {at: left.pop(at) for at, walk in enumerate(walks) if at in left and walk.over}
                 send_results(request.number, ended)
             else:
-                progress[PROGRESS_POSITIONS_SLOT] = max(walk.scan.positions for walk in walks)
-                for at, walk in enumerate(walks, PROGRESS_ROWS_SLOT):
-                    progress[at] = walk.scan.count
-                progress[PROGRESS_NUMBER_SLOT] = request.number
+                progress[PROGRESS_POSITIONS_SLOT] = work.positions
+                if work.settled or progress[PROGRESS_NUMBER_SLOT] != request.number:
+                    for at, walk in enumerate(walks, PROGRESS_ROWS_SLOT):
+                        progress[at] = walk.scan.count
+                    progress[PROGRESS_NUMBER_SLOT] = request.number
                 serving_core.give_way()
         return any(walk.scan.nbytes > _LARGE for walk in walks)
 
