@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import signal
 from collections import Counter
+from collections.abc import Sequence
 from functools import cache
 
 import pytest
@@ -13,11 +14,14 @@ from hypothesis import strategies as st
 
 from layby.expr.function import overloads
 from layby.expr.scalar import Call, ColumnRef, Expr, Literal
+from layby.peek.answer import EncodedRows
 from layby.peek.pending import PeekState
 from layby.peek.pool import Work
-from layby.peek.scan import CHUNK
+from layby.peek.scan import CHUNK, PeekScan
 from layby.peek.shared_walk import MOST_TOGETHER, SharedWalk
+from layby.peek.walk import Walk, WalkLimits
 from layby.trace.bundle import TraceBundle
+from layby.types.column import Column
 from layby.types.ordering import ASCENDING, DESCENDING
 from layby.types.scalar import BIGINT
 from tests.peek.benches import GatedProcesses
@@ -28,6 +32,7 @@ from tests.peek.harness import (
     Harness,
     HarnessOn,
     Row,
+    StandingClock,
     append,
     append_error,
     bundle_of,
@@ -262,6 +267,34 @@ def test_a_step_of_a_pass_tells_whether_a_walk_ended_in_it() -> None:
     while not work.over:
         ended.append(work.step())
     assert ended == [False, False, False, False, True]
+
+
+def test_walks_that_are_over_do_not_wait_for_the_long_answers_of_others() -> None:
+    clock = StandingClock()
+
+    def encoding(columns: Sequence[Column], count: int) -> EncodedRows:
+        clock.now += 0.0006
+        return EncodedRows(b"x", (), count)
+
+    snapshot = bundle_of(pairs(*HUNDRED)).snapshot()
+    limits = WalkLimits(1_000, 1 << 20, 0, -1)
+    walks = [
+        Walk(
+            PeekScan(spec(predicates=[equal(value)]), snapshot, 1 << 20),
+            encoding,
+            lambda: limits,
+            clock=clock,
+        )
+        for value in range(5)
+    ]
+    work = SharedWalk(walks, lambda: limits, clock=clock)
+    assert work.step()
+    assert [walk.over for walk in walks] == [True, True, False, False, False]
+    walks[3].cancelled = True
+    assert work.step()
+    assert [walk.over for walk in walks] == [True] * 5
+    assert [walk.response is None for walk in walks] == [False, False, False, True, False]
+    assert [walk.scan.positions for walk in walks] == [100] * 5
 
 
 def test_an_error_of_one_walk_is_its_own(harness_on: HarnessOn) -> None:

@@ -156,7 +156,7 @@ class OffloadDriver:
             self._pool.submit(taken.walk, lambda: self._done(together))
         else:
             self._metrics.shared_walks += len(together)
-            walk = SharedWalk([each.walk for each in together], self._limits)
+            walk = SharedWalk([each.walk for each in together], self._limits, clock=self._clock)
             self._pool.submit(walk, lambda: self._done(together))
 
     def _companions(self, taken: _Taken) -> list[_Taken]:

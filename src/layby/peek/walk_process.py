@@ -146,7 +146,7 @@ def run(channel: Channel) -> None:
             if work.step():
                 ended = {at: left.pop(at) for at, walk in enumerate(walks) if at in left and walk.over}
                 send_results(request.number, ended)
-            else:
+            if left:
                 progress[PROGRESS_POSITIONS_SLOT] = work.positions
                 if work.settled or progress[PROGRESS_NUMBER_SLOT] != request.number:
                     for at, walk in enumerate(walks, PROGRESS_ROWS_SLOT):
