@@ -15,7 +15,7 @@ from layby.peek.scan import PeekScan
 from layby.peek.shared_scan import SharedScan
 from layby.trace.bundle import TraceBundle
 from layby.types.ordering import DESCENDING
-from layby.types.scalar import BIGINT
+from layby.types.scalar import BIGINT, DOUBLE_PRECISION
 from tests.expr.helpers import call
 from tests.peek.harness import Row, bundle_of, finishing, pairs, spec
 
@@ -74,6 +74,14 @@ def test_companions_arrive_as_the_scans_that_they_were_and_go_on_together(summed
     assert [scan.spec for scan in arrived] == [scan.spec for scan in scans]
     # Those that stayed are as they were.
     assert [scan.positions for scan in scans] == [10] * 4
+
+
+def test_constants_that_are_equal_and_not_the_same_arrive_as_they_are() -> None:
+    snapshot = bundle_of(ROWS).snapshot()
+    zeros = [spec(types=(DOUBLE_PRECISION,), outputs=[Literal(z, DOUBLE_PRECISION)]) for z in (0.0, -0.0)]
+    arrived = crossed([PeekScan(each, snapshot, 1_000) for each in zeros])
+    SharedScan().step(arrived, Fuel(1_000))
+    assert [str(row) for scan in arrived for row in found_by(scan)[:1]] == ["(0.0,)", "(-0.0,)"]
 
 
 def test_what_scans_have_in_common_arrives_once() -> None:

@@ -82,6 +82,27 @@ def test_each_walk_of_a_pass_shows_its_own_rows(harness_on: HarnessOn) -> None:
     harness.pool.step()
     together = harness.pool.walks[0].work.walks
     assert [walk.progress for walk in together] == [(30, 5), (30, 4)]
+    harness.pool.step()
+    assert [walk.progress for walk in together] == [(50, 7), (50, 7)]
+
+
+def test_rows_found_in_the_step_in_which_another_walk_of_the_pass_ends_are_shown(
+    harness_on: HarnessOn,
+) -> None:
+    hundred = [(k, k % 7) for k in range(100)]
+    harness = harness_on(bundle_of(pairs(*hundred)), inline_budget=10, granularity=20, shared="on")
+    harness.peek(spec(constraints=keys(*range(60))))
+    k, v = ColumnRef(0, BIGINT), ColumnRef(1, BIGINT)
+    inverse = call("/", Literal(1, BIGINT), call("-", k, Literal(45, BIGINT)))
+    for predicate in (call("=", inverse, v), call("=", v, Literal(1, BIGINT))):
+        harness.peek(spec(predicates=[predicate]))
+    while not harness.pool.step():
+        pass
+    harness.pool.step()
+    harness.pool.step()
+    failed, other = harness.pool.walks[0].work.walks
+    harness.bench.until(lambda: failed.over)
+    assert other.progress == (50, 7)
 
 
 def test_the_progress_of_a_pass_goes_on_after_its_first_walk_has_ended(harness_on: HarnessOn) -> None:

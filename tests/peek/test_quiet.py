@@ -18,6 +18,7 @@ from layby.peek.pending import PeekState
 from layby.peek.quiet import QuietWalk
 from layby.peek.scan import CHUNK, PeekScan
 from layby.peek.spec import PeekSpec
+from layby.trace.cursor import Cursor, Visit
 from layby.trace.search import seek
 from layby.types.column import Column
 from layby.types.scalar import BIGINT
@@ -180,14 +181,48 @@ def test_a_scan_is_not_quiet_where_others_walk_or_wait(quiet: Quiet, harness_on:
     assert (other.state, peek.state) == (PeekState.WALKING, PeekState.QUEUED)
 
 
-def test_a_scan_whose_quiet_budget_is_spent_is_offloaded(quiet: Quiet, harness_on: HarnessOn) -> None:
-    harness = quiet(harness_on, quiet_budget=300)
+@pytest.mark.parametrize("budget", [100, 300])
+def test_a_scan_whose_quiet_budget_is_spent_is_offloaded(
+    quiet: Quiet, harness_on: HarnessOn, budget: int
+) -> None:
+    harness = quiet(harness_on, quiet_budget=budget)
     peek, _ = harness.peek(NOTHING)
+    assert (peek.state is PeekState.QUIET) is (budget > 128)
     while peek.state is PeekState.QUIET:
         harness.turn()
     assert peek.state is PeekState.WALKING
-    assert harness.pool.walk().scan.positions == 300
-    assert peek.inline_positions == 300
+    assert harness.pool.walk().scan.positions == budget
+    assert peek.inline_positions == budget
+
+
+def test_a_quiet_budget_takes_nothing_from_the_inline_budget(quiet: Quiet, harness_on: HarnessOn) -> None:
+    harness = quiet(harness_on, inline_budget=50, quiet_budget=10)
+    peek, _ = harness.peek(NOTHING)
+    assert (peek.state, peek.inline_positions) == (PeekState.WALKING, 50)
+
+
+def test_a_turn_begins_as_the_one_before_tells_and_what_is_offloaded_goes_on_in_chunks(
+    quiet: Quiet, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    harness = quiet()
+    fuels: list[int] = []
+    advance = Cursor.advance
+
+    def noted(cursor: Cursor, fuel: int, heaviest: int | None = None) -> Visit | None:
+        fuels.append(fuel)
+        return advance(cursor, fuel, heaviest)
+
+    monkeypatch.setattr(Cursor, "advance", noted)
+    peek, _ = harness.peek(NOTHING)
+    assert fuels == [2, 126, 62]  # of the second 64, and of the third 62: a visit seeks no more
+    go_on(harness)
+    assert fuels[3] == 128
+    harness.peek(spec(constraints=keys(5)))
+    harness.turn()
+    assert peek.state is PeekState.WALKING
+    fuels.clear()
+    harness.pool.step()
+    assert fuels[0] == 10_000
 
 
 def test_a_scan_that_has_found_many_rows_is_offloaded_so_that_its_answer_is_built_there(
@@ -279,9 +314,9 @@ def test_a_turn_is_measured_and_the_first_visit_of_the_next_made_to_fit() -> Non
 
 
 @pytest.mark.parametrize(
-    ("budget", "positions", "visit"), [(10, 10, None), (11, 10, 1), (100, 50, 50), (100, 51, None)]
+    ("budget", "positions", "visit"), [(10, 10, None), (11, 10, 1_000), (100, 50, 1_000), (100, 51, None)]
 )
-def test_a_visit_stays_within_the_quiet_budget_and_there_is_none_once_more_is_found_than_inline(
+def test_there_is_no_other_turn_once_the_quiet_budget_is_spent_or_more_is_found_than_inline(
     budget: int, positions: int, visit: int | None
 ) -> None:
     harness = Harness(bundle_of(pairs(*HUNDRED)), inline_budget=50, quiet_budget=budget)

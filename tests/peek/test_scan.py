@@ -17,7 +17,7 @@ from layby.peek.outcome import SUSPENDED, Complete, ScanFailed, ScanOutcome
 from layby.peek.scan import CHUNK, PeekScan
 from layby.peek.spec import PeekSpec
 from layby.trace.bundle import Snapshot, TraceBundle
-from layby.trace.constraints import Bound, Constraints, KeyRange
+from layby.trace.constraints import Bound, KeyRange
 from layby.trace.cursor import Cursor, Visit
 from layby.trace.layout import Layout
 from layby.types.column import FixedColumn
@@ -224,25 +224,37 @@ def test_a_step_ends_before_a_visit_that_would_outlast_its_time_in_both_phases(
     assert scan.positions == 17
 
 
+FIRST = ColumnRef(0, BIGINT)
 ALL = KeyRange((), Bound(0, inclusive=True), None)
+EACH = [*range(100, 3_001, 100)]
 
 
 @pytest.mark.parametrize(
-    ("outputs", "where", "looks"),
+    ("peek", "looks"),
     [
-        pytest.param((0,), None, [100, 1700, 2400, 2800, 3000], id="numbers"),
-        pytest.param((0,), (ALL,), [*range(100, 3001, 100)], id="constraints"),
-        pytest.param((0, 1), None, [*range(100, 3001, 100)], id="more-of-them"),
+        pytest.param(spec(outputs=[FIRST]), [100, 1_700, 2_400, 2_800, 3_000], id="numbers"),
+        pytest.param(spec(outputs=[FIRST], constraints=(ALL,)), EACH, id="constraints"),
+        pytest.param(spec(), EACH, id="more-of-them"),
+        pytest.param(spec(outputs=[call("-", FIRST)]), EACH, id="computed"),
+        pytest.param(spec(outputs=[FIRST], ordered=True), EACH, id="in-order"),
+        pytest.param(
+            spec(
+                outputs=[FIRST],
+                predicates=[call("<", FIRST, Literal(0, BIGINT))],
+                finish=finishing(1, limit=3),
+            ),
+            [64, *range(164, 2_965, 100)],
+            id="limited",
+        ),
     ],
 )
 def test_a_full_walk_of_few_numbers_looks_at_the_clock_after_half_the_visits_that_fit(
-    monkeypatch: pytest.MonkeyPatch, outputs: tuple[int, ...], where: Constraints | None, looks: list[int]
+    monkeypatch: pytest.MonkeyPatch, peek: PeekSpec, looks: list[int]
 ) -> None:
     """Each position takes a second; but for the first, after fifteen visits where they fit."""
     monkeypatch.setattr("layby.peek.scan.CHUNK", 100)
     bundle = bundle_of(pairs(*((k, k) for k in range(4_000))))
     looked: list[int] = []
-    peek = spec(constraints=where, outputs=[ColumnRef(at, BIGINT) for at in outputs])
 
     def clock() -> float:
         looked.append(scan.positions)
@@ -252,7 +264,7 @@ def test_a_full_walk_of_few_numbers_looks_at_the_clock_after_half_the_visits_tha
     scan._clock = clock
     scan.step_seconds, scan.heaviest = 3_000.0, 1 << 10
     assert scan.step(Fuel(10_000)) is SUSPENDED
-    assert looked == [0, *looks, 3_000]
+    assert looked == [0, *looks, looks[-1]]
 
 
 def test_a_walk_whose_filter_takes_longer_on_some_rows_looks_at_the_clock_after_each_visit(

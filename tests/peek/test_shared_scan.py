@@ -10,7 +10,7 @@ import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from layby.expr.comparisons import Comparisons
+from layby.expr.comparisons import Comparison, Comparisons
 from layby.expr.mfp import MfpKernel
 from layby.expr.scalar import And, ColumnRef, Expr, Literal
 from layby.peek.fuel import Fuel
@@ -70,6 +70,12 @@ COMPARED = st.one_of(
 )
 INVERSE = call("=", call("/", literal(2), N), literal(1))
 """Raises where `N` is zero."""
+
+INVERSE_AT_25 = call(
+    "=",
+    call("/", Literal(1, BIGINT), call("-", ColumnRef(0, BIGINT), Literal(25, BIGINT))),
+    Literal(1, BIGINT),
+)
 
 PREDICATES = st.one_of(
     COMPARED,
@@ -257,3 +263,21 @@ def test_positions_are_charged_to_scans_that_find_nothing() -> None:
     found = outcomes(scans, 10)
     assert [type(outcome) for outcome in found] == [ScanFailed, ScanFailed]
     assert [scan.positions for scan in scans] == [26, 26]
+
+
+def test_what_filters_begin_with_is_put_together_once_for_as_long_as_all_go_on(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr("layby.peek.shared_scan.CHUNK", 10)
+    made_of: list[int] = []
+
+    class Noting(Comparisons):
+        def __init__(self, beginnings: Sequence[Comparison | None]) -> None:
+            made_of.append(len(beginnings))
+            super().__init__(beginnings)
+
+    monkeypatch.setattr("layby.peek.shared_scan.Comparisons", Noting)
+    asked = [spec(), spec(predicates=[equal(1)]), spec(predicates=[INVERSE_AT_25])]
+    scans = made(bundle_of(pairs(*((k, 1) for k in range(40)))), asked)
+    SharedScan().step(scans, Fuel(100))
+    assert made_of == [3, 2]

@@ -23,9 +23,14 @@ from layby.memory.segment import mapped_bytes
 from layby.memory.serving_core import ServingCore
 from layby.memory.shared_arena import SharedArena
 from layby.peek.answer import EncodedRows, Rows
+from layby.peek.process_pool import _parts
 from layby.peek.scan import PeekScan
 from layby.peek.spec import PeekSpec
+from layby.peek.upload import StashTarget
+from layby.peek.walk import Walk, WalkLimits
 from layby.peek.walk_process import FIRST_WALKER_SLOT, WalkEnded
+from layby.persist.folder import FolderBlob
+from layby.pgwire.data_row import DataRowEncoder
 from layby.trace.bundle import TraceBundle
 from layby.types.column import Column
 from layby.types.scalar import BIGINT
@@ -213,6 +218,23 @@ def sharing(walks: Walks) -> PoolHarness:
         yield_granularity=16,
         enable_compute_index_peek_shared_walks="on",
     )
+
+
+def test_walks_that_go_together_cross_with_their_own_encoder_and_stash(tmp_path: Path) -> None:
+    snapshot = bundle_of(pairs(*HUNDRED)).snapshot()
+    limits = WalkLimits(1_000, 1 << 20, 0, -1)
+    text, binary = DataRowEncoder((BIGINT,) * 2, (0, 0)), DataRowEncoder((BIGINT,) * 2, (1, 1))
+    encoders = [text, binary, DataRowEncoder((BIGINT,) * 2, (0, 0)), None]
+    stashes = [StashTarget(FolderBlob(tmp_path), f"{at}/") for at in range(4)]
+    parts = _parts(
+        [
+            Walk(PeekScan(spec(), snapshot, 1_000), encoder, lambda: limits, stash=stash)
+            for encoder, stash in zip(encoders, stashes, strict=True)
+        ]
+    )
+    assert [part.encoder for part in parts] == [text, binary, text, None]
+    assert parts[2].encoder is text
+    assert [part.stash for part in parts] == stashes
 
 
 def test_a_walk_cancelled_in_a_pass_leaves_the_process_to_the_others(

@@ -11,6 +11,7 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from layby.expr.mfp import Mfp
+from layby.expr.scalar import ColumnRef, Expr
 from layby.peek.scan import PeekScan
 from layby.peek.spec import PeekSpec
 
@@ -57,11 +58,18 @@ def _go_along(lead: PeekScan, differences: dict[str, Any]) -> PeekScan:
 
 
 def _likened(spec: PeekSpec, lead: PeekSpec) -> PeekSpec:
-    """Return an equal spec that holds the lead's own objects where they are equal, which then cross once."""
+    """Return an equal spec that holds the lead's own objects where they are the same, which then cross once.
+
+    Equal constants are not: 0.0 is -0.0.
+    """
     mfp, other, finishing = spec.mfp, lead.mfp, spec.finishing
-    if isinstance(mfp, Mfp) and isinstance(other, Mfp) and mfp.outputs == other.outputs:
+    if isinstance(mfp, Mfp) and isinstance(other, Mfp) and _same_columns(mfp.outputs, other.outputs):
         mfp = Mfp(mfp.arity, mfp.predicates, other.outputs)
     if finishing == lead.finishing:
         finishing = lead.finishing
     collection, reverse, ordered = spec.collection, spec.reverse, spec.ordered
     return PeekSpec(collection, spec.timestamp, spec.constraints, reverse, ordered, mfp, finishing)
+
+
+def _same_columns(outputs: Sequence[Expr], others: Sequence[Expr]) -> bool:
+    return outputs == others and all(type(output) is ColumnRef for output in outputs)

@@ -92,7 +92,7 @@ class OffloadDriver:
     def take_over(self, pending: PendingPeek, scan: PeekScan) -> Failed | None:
         """Own `scan` from now on. A full permit queue is answered at once (53400)."""
         # Where it goes on, nobody waits for the end of a step.
-        scan.step_seconds = scan.batch_bytes = scan.heaviest = None
+        scan.step_seconds = scan.pace = scan.batch_bytes = scan.heaviest = None
         target = None
         if self._stash is not None and pending.takes_stashed and pending.spec.streams:
             target = self._stash.target()

@@ -282,7 +282,7 @@ class ProcessWalkPool:
         except Exception:
             # A message is lost, and with it the walk that it spoke of.
             log.exception("a message of walk process %d cannot be read", walker.child.pid)
-            self._died(walker)
+            self._died(walker, begun=True)
 
     def _ended(self, walker: _Walker, ended: WalkEnded) -> None:
         errand = walker.errand
@@ -307,8 +307,11 @@ class ProcessWalkPool:
             errand.done()
         self._hand_over()
 
-    def _died(self, walker: _Walker) -> None:
-        """Replace a process that died, and answer its walk; where it had not begun that, another takes it."""
+    def _died(self, walker: _Walker, *, begun: bool = False) -> None:
+        """Replace a process that died, and answer its walk; where it had not begun that, another takes it.
+
+        `begun` says that it may have, and may be alive until it is killed.
+        """
         if walker not in self._walkers:
             return
         self._stop_watching(walker)
@@ -323,7 +326,7 @@ class ProcessWalkPool:
         errand, walker.errand = walker.errand, None
         if errand is None:
             return
-        if not walker.has_begun and errand.given < _MOST_GIVEN:
+        if not (begun or walker.has_begun) and errand.given < _MOST_GIVEN:
             self._waiting.appendleft(errand)
             self._let_wait(errand)
             self._withdraw(errand)

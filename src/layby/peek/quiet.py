@@ -47,7 +47,7 @@ class QuietWalk:
         """Whether the turn in which it came, and had its time, has not ended."""
 
     def next_visit(self, parameters: PeekParameters) -> int | None:
-        """Return the positions that another turn begins with, None where the scan has to leave.
+        """Return the most positions that another turn begins with, None where the scan has to leave.
 
         That is where its quiet budget is spent, it has found more rows than the inline budget, or it is slow.
         """
@@ -57,7 +57,7 @@ class QuietWalk:
             return None
         if seconds * inline_budget > _SLOW_S * visited:
             return None
-        return max(1, min(CHUNK, left, int(visited * min(1.0, TURN_S / seconds) if seconds else visited)))
+        return max(1, min(CHUNK, visited if seconds <= TURN_S else int(visited * TURN_S / seconds)))
 
     def take_turn(self, parameters: PeekParameters, clock: Callable[[], float]) -> ScanOutcome:
         """Step the scan until the time of a turn is used up; return the outcome."""

@@ -272,8 +272,11 @@ class PeekScan:
 
     @property
     def _is_even(self) -> bool:
-        """Whether visits of a few numbers take alike."""
-        return self.spec.constraints is None and self._mfp_kernel().is_even
+        """Whether visits of a few numbers take alike: nothing is sought, merged or computed from what passes,
+        and all are as long."""
+        spec, kernel = self.spec, self._mfp_kernel()
+        full = spec.constraints is None and not self._ends_early
+        return full and not spec.ordered and kernel.is_plain and kernel.is_even
 
     def _lighter(self, visit: Visit, place: Place, fuel: int) -> Visit:
         """Return a visit that was made with `fuel` from `place`, or a smaller one in its stead."""

@@ -57,7 +57,8 @@ class SharedScan:
                 break
             if took:
                 settled = True
-                left = [scan for scan in left if scan.goes_on]
+                if any(not scan.goes_on for scan in took):
+                    left = [scan for scan in left if scan.goes_on]
                 if any(scan.is_full for scan in took):
                     break
         self._spent += (self._clock() - start) / len(scans)
