@@ -39,9 +39,8 @@ class SharedScan:
         comparison raises all of them.
         """
         start, cursor = self._clock(), scans[0].cursor
-        if (
-            scans is not self._scans
-        ):  # mostly they are, and all that is touched after a visit is out of the cache
+        if scans is not self._scans:
+            # Mostly they are: what is left out is not touched, which after a visit is out of the cache.
             self._charge()
             self._scans = scans
             for scan in scans:
