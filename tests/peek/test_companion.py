@@ -8,7 +8,7 @@ from collections.abc import Sequence
 import pytest
 
 from layby.expr.scalar import ColumnRef, Expr, Literal
-from layby.peek.companion import with_companions
+from layby.peek.companion import Companion, with_companions
 from layby.peek.fuel import Fuel
 from layby.peek.outcome import SUSPENDED, Complete, ScanFailed
 from layby.peek.scan import PeekScan
@@ -85,8 +85,17 @@ def test_constants_that_are_equal_and_not_the_same_arrive_as_they_are() -> None:
 
 
 def test_what_scans_have_in_common_arrives_once() -> None:
-    bundle = bundle_of(ROWS)
-    scans = [PeekScan(spec(predicates=equal(value)), bundle.snapshot(), 1_000) for value in (1, 2, 2)]
+    snapshot = bundle_of(ROWS).snapshot()
+    sizes = [int(size) for size in ("1000", "1000", "1001")]  # two that are equal and not one object
+    scans = [
+        PeekScan(spec(predicates=equal(value)), snapshot, size)
+        for value, size in zip((1, 2, 2), sizes, strict=True)
+    ]
+    _, alike, other_size = with_companions(scans)
+    assert isinstance(alike, Companion)
+    assert isinstance(other_size, Companion)
+    assert set(alike._differences) == {"spec", "times", "_found", "_raised"}
+    assert set(other_size._differences) - set(alike._differences) == {"max_result_size"}
     lead, *others = crossed(scans)
     for other in others:
         assert other.cursor is lead.cursor

@@ -61,6 +61,12 @@ def test_of_visits_that_take_alike_half_of_those_that_fit_go_unwatched_or_fiftee
     assert made.unwatched == unwatched
 
 
+def test_a_visit_that_took_no_time_at_the_end_of_it_tells_nothing() -> None:
+    made = Pace(lambda: 160.0, 160.0, 0.0, 160.0, 10, 1_000, even=True)
+    assert not made.is_over(10)
+    assert (made.most, made.unwatched) == (640, 15)
+
+
 def test_what_a_visit_took_is_its_part_of_the_time_between_two_looks() -> None:
     made = pace(10.0, 90.0, 125.0, even=True, most=1_000)
     assert not made.is_over(1_000)

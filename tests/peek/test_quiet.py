@@ -305,6 +305,8 @@ def test_a_turn_is_measured_and_the_first_visit_of_the_next_made_to_fit() -> Non
     assert next_visit(1_000, 2 * TURN_S) == 500
     assert next_visit(1_000, TURN_S / 100) == 1_000
     assert next_visit(1_000, 0.0) == 1_000
+    assert next_visit(2, 2 * TURN_S) == 1
+    assert next_visit(2, 2.01 * TURN_S) is None
     assert next_visit(100_000, TURN_S) == CHUNK
     assert next_visit(100_000, 2 * TURN_S) == 50_000
     assert next_visit(1_000, 3 * TURN_S) is None
