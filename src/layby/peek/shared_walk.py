@@ -44,7 +44,7 @@ class SharedWalk:
         self._clock = clock
         self._limits = limits
         self._any_cancelled = any_cancelled
-        self.settled = True
+        self.settled: bool
         """Whether the last step may have changed more than positions."""
         self._in_force: WalkLimits | None = None
         """What all walks that are left have last been prepared with."""
