@@ -297,6 +297,16 @@ def test_walks_that_are_over_do_not_wait_for_the_long_answers_of_others() -> Non
     assert [walk.scan.positions for walk in walks] == [100] * 5
 
 
+def test_a_walk_that_is_over_is_visited_for_no_more() -> None:
+    snapshot = bundle_of(pairs(*HUNDRED)).snapshot()
+    limits = WalkLimits(20, 1 << 20, 0, -1)
+    asked = [spec(predicates=[divides_by_zero_at(30)]), spec(predicates=[equal(1)])]
+    walks = [Walk(PeekScan(each, snapshot, 1 << 20), None, lambda: limits) for each in asked]
+    work = SharedWalk(walks, lambda: limits)
+    assert [work.step() for _ in range(6)] == [False, True, False, False, False, True]
+    assert [walk.scan.positions for walk in walks] == [40, 100]
+
+
 def test_an_error_of_one_walk_is_its_own(harness_on: HarnessOn) -> None:
     harness = sharing(harness_on)
     broken, _ = harness.peek(spec(predicates=[divides_by_zero_at(50)]))

@@ -97,9 +97,8 @@ class SharedWalk:
                 continue  # cancelled since
             if walk.settle(walk.scan.latched):
                 live.remove(walk)
+                self._scans = [each.scan for each in live]
             else:
                 walk.prepare(limits)
             if self._clock() > until:
                 break
-        if len(live) < len(self._scans):
-            self._scans = [walk.scan for walk in live]
