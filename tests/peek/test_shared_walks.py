@@ -12,6 +12,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from layby.expr.comparisons import Comparison, Comparisons
 from layby.expr.function import overloads
 from layby.expr.scalar import Call, ColumnRef, Expr, Literal
 from layby.peek.answer import EncodedRows
@@ -297,7 +298,14 @@ def test_walks_that_are_over_do_not_wait_for_the_long_answers_of_others() -> Non
     assert [walk.scan.positions for walk in walks] == [100] * 5
 
 
-def test_a_walk_that_is_over_is_visited_for_no_more() -> None:
+def test_a_walk_that_is_over_is_visited_for_no_more(monkeypatch: pytest.MonkeyPatch) -> None:
+    compared: list[int] = []
+
+    def noted(beginnings: Sequence[Comparison | None]) -> Comparisons:
+        compared.append(len(beginnings))
+        return Comparisons(beginnings)
+
+    monkeypatch.setattr("layby.peek.shared_scan.Comparisons", noted)
     snapshot = bundle_of(pairs(*HUNDRED)).snapshot()
     limits = WalkLimits(20, 1 << 20, 0, -1)
     asked = [spec(predicates=[divides_by_zero_at(30)]), spec(predicates=[equal(1)])]
@@ -305,6 +313,7 @@ def test_a_walk_that_is_over_is_visited_for_no_more() -> None:
     work = SharedWalk(walks, lambda: limits)
     assert [work.step() for _ in range(6)] == [False, True, False, False, False, True]
     assert [walk.scan.positions for walk in walks] == [40, 100]
+    assert compared == [2, 1]
 
 
 def test_an_error_of_one_walk_is_its_own(harness_on: HarnessOn) -> None:
