@@ -195,13 +195,12 @@ class ServingWorker:
                 self._clock,
                 position_limit=parameters.row_iteration_limit,
             )
-            granted, alone = fuel.remaining, False
+            granted = fuel.remaining
             if parameters.offload:
                 scan.step_seconds, scan.batch_bytes, scan.heaviest = TURN_S, STEP_BYTES, HEAVIEST
-                alone = parameters.quiet_budget > granted and self._is_alone()
                 if not pending.inline:
                     fuel = Fuel(0)
-                elif alone:
+                elif parameters.quiet_budget > granted and self._is_alone():
                     # What its first visit leaves of the turn's time is nobody else's.
                     scan.pace, fuel = granted, Fuel(parameters.quiet_budget)
             outcome = scan.step(fuel)
@@ -209,6 +208,7 @@ class ServingWorker:
                 outcome = scan.step(fuel)  # it stops for the copies of a row that stands for many
             positions = scan.positions
             if isinstance(outcome, Suspended):
+                alone = scan.pace is not None
                 walk = QuietWalk(pending, scan, positions, self._clock() - start) if alone else None
                 response = self._move(pending, scan, walk)
             elif parameters.offload and (scan.count > granted or takes_long(scan, pending.encoder)):

@@ -23,7 +23,7 @@ _COPIED: Final = 8
 def weigh_little(layout: Layout, kernel: MfpKernel, positions: int, heaviest: int, *, sums: bool) -> bool:
     """Return whether all is numbers, and so few that no visit of so many positions weighs more than that.
 
-    Said once a scan, it makes a walk of integers 3 % shorter: no visit has to be weighed.
+    Said once a step, it makes a walk of integers 3 % shorter: no visit has to be weighed.
     """
     numbers = len(kernel.outputs) + (len(layout.types) if sums else 0)
     return layout.is_fixed and positions * numbers * _NUMBER_BYTES <= heaviest * UNIT

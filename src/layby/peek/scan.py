@@ -190,9 +190,12 @@ class PeekScan:
     def _step_errors(self, fuel: Fuel, start: float) -> None:
         assert self._errors is not None  # some are left
         cursor, groups = self._errors
-        began = start
+        longest, seconds = self.pace or CHUNK, self.step_seconds
+        pace = (
+            None if seconds is None else Pace(self._clock, seconds, start, start, None, longest, even=False)
+        )
         while fuel.remaining > 0:
-            visit = cursor.advance(self.next_fuel(fuel, self.pace or CHUNK))
+            visit = cursor.advance(self.next_fuel(fuel, longest))
             if visit is None:
                 rows = groups.flush()
                 self._errors_left = False
@@ -208,13 +211,10 @@ class PeekScan:
                     self._fail(self._negative())
                 else:
                     self._fail(SqlError(str(sqlstate), str(message)))
-            if self._outcome is not None or not self._errors_left:
+            if self._outcome is not None or visit is None:
                 return
-            if self.step_seconds is not None:
-                now = self._clock()
-                if now - start + (now - began) > self.step_seconds:
-                    return
-                began = now
+            if pace is not None and pace.is_over(visit.positions):
+                return
 
     def _step_rows(self, fuel: Fuel, start: float, began: float) -> None:
         if self._ends_early and not self._wanted:
